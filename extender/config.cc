@@ -41,6 +41,28 @@ void ReadWebhook(const YAML::Node& node, ServeOptions::Webhook* webhook) {
   }
 }
 
+void ReadQuery(const YAML::Node& node, ServeOptions::Query* query) {
+  using Authentication = ServeOptions::Query::Authentication;
+  Fields fields(node, "query");
+  std::string authentication;
+  fields.Read("authentication", &authentication);
+  fields.Read("audiences", &query->audiences);
+  fields.Read("serviceName", &query->service_name);
+  fields.Read("serviceNamespace", &query->service_namespace);
+  fields.Finish();
+  if (authentication == "none") {
+    query->authentication = Authentication::kNone;
+  } else if (authentication == "token") {
+    query->authentication = Authentication::kToken;
+  } else if (!authentication.empty()) {
+    FailAt(fields.Take("authentication"),
+           fmt::format("query.authentication: want token or none, got \"{}\"", authentication));
+  }
+  if (query->service_name.empty() && !query->service_namespace.empty()) {
+    FailAt(node, "query: serviceNamespace needs serviceName");
+  }
+}
+
 void ReadLeaseName(const YAML::Node& node, std::string_view field, const std::string& text,
                    std::string* name_space, std::string* name) {
   const size_t slash = text.find('/');
@@ -122,6 +144,7 @@ void ReadAll(const YAML::Node& root, ServeOptions* options) {
   }
   if (const YAML::Node extender = fields.Take("extender")) ReadExtender(extender, options);
   if (const YAML::Node webhook = fields.Take("webhook")) ReadWebhook(webhook, &options->webhook);
+  if (const YAML::Node query = fields.Take("query")) ReadQuery(query, &options->query);
   if (const YAML::Node lease = fields.Take("lease")) ReadLease(lease, options);
   if (const YAML::Node lease = fields.Take("kueueLease")) {
     ReadKueueLease(lease, &options->kueue_lease);

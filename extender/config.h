@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -17,6 +18,7 @@ struct ServeOptions {
   std::string grpc_listen = "127.0.0.1:8081";
   std::string webhook_listen = "127.0.0.1:9443";
   std::string health_listen = "127.0.0.1:8082";
+  std::string aggregated_listen;  // empty: the aggregated API isn't served
   bool leader_elect = true;
   coscheduling::EngineOptions engine;  // scheduler_name too
 
@@ -60,6 +62,18 @@ struct ServeOptions {
     // Validity of an own serving certificate.
     absl::Duration cert_validity = absl::Hours(24 * 90);
   } webhook;
+  // Who may ask, by REST and gRPC.
+  struct Query {
+    // kToken: whoever brings a bearer token that the API server accepts may see the gangs whose
+    // PodGroups it lets him read; then REST is served over TLS too, and gRPC over TLS only. kNone:
+    // everybody may see everything, in the clear.
+    enum class Authentication { kToken, kNone } authentication = Authentication::kToken;
+    // For which tokens must be, one of them; none: for the API server.
+    std::vector<std::string> audiences = {"muster.dev"};
+    // Of the pods' Service for queries, by which callers in the cluster know the certificate.
+    std::string service_name;
+    std::string service_namespace;  // empty: the pod's
+  } query;
 };
 
 // Lays the file's settings over `options`. InvalidArgument as "FILE:LINE: FIELD: what is wrong": an

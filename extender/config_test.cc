@@ -48,6 +48,23 @@ TEST(Config, GivesGangsBackToKueueOnlyWhereItIsTold) {
   EXPECT_TRUE(options.engine.kueue_fallback);
 }
 
+TEST(Config, QueriesTakeATokenUnlessItSaysOtherwise) {
+  using Authentication = ServeOptions::Query::Authentication;
+  ServeOptions options;
+  EXPECT_EQ(options.query.authentication, Authentication::kToken);
+  EXPECT_EQ(options.query.audiences, std::vector<std::string>{"muster.dev"});
+  ASSERT_TRUE(ApplyConfig("query: {authentication: none}\n", "f.yaml", &options).ok());
+  EXPECT_EQ(options.query.authentication, Authentication::kNone);
+  ASSERT_TRUE(ApplyConfig("query: {authentication: token, audiences: [], serviceName: muster,\n"
+                          "  serviceNamespace: muster-system}\n",
+                          "f.yaml", &options)
+                  .ok());
+  EXPECT_EQ(options.query.authentication, Authentication::kToken);
+  EXPECT_TRUE(options.query.audiences.empty());
+  EXPECT_EQ(options.query.service_name, "muster");
+  EXPECT_EQ(options.query.service_namespace, "muster-system");
+}
+
 TEST(Config, GangsWithoutAQueueAreUnderQuotaWhereItSaysSo) {
   ServeOptions options;
   EXPECT_FALSE(options.engine.manage_jobs_without_queue_name);
@@ -155,6 +172,10 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
                 "f.yaml:1: engine.starvationAfter: unknown field"},
            Case{"webhook: {certFile: a}\n", "certFile, keyFile and caFile go together"},
            Case{"webhook: {serviceNamespace: a}\n", "serviceNamespace needs serviceName"},
+           Case{"query: {authentication: off}\n",
+                "query.authentication: want token or none, got \"off\""},
+           Case{"query: {audiences: muster.dev}\n", "query.audiences: wrong type"},
+           Case{"query: {serviceNamespace: a}\n", "query: serviceNamespace needs serviceName"},
            Case{"webhook: {serviceName: a, servicePort: 70000}\n",
                 "webhook.servicePort: 70000 is not 1 to 65535"},
            Case{"lease: {follow: a}\n", "f.yaml:1: lease.follow: want NAMESPACE/NAME, got \"a\""},

@@ -1,10 +1,12 @@
 #include "extender/grpc_server.h"
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <optional>
@@ -13,7 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "extender/access/guard.h"
+#include "extender/access/query_rights.h"
 #include "extender/bounded_acceptor.h"
+#include "extender/grpc_refusal.h"
+#include "extender/grpc_tls.h"
 #include "fmt/format.h"
 #include "http/listen_address.h"
 #include "muster/v1/admission.grpc.pb.h"
@@ -85,29 +92,65 @@ bool Read(const grpc::ByteBuffer& buffer, Message* message) {
 
 const grpc::Status kUnreadable(grpc::StatusCode::INVALID_ARGUMENT, "the request can't be read");
 
+// Runs `next` on one of gRPC's threads.
+void Later(std::function<void()> next) {
+  const auto holder = std::make_shared<std::unique_ptr<grpc::Alarm>>(new grpc::Alarm());
+  (*holder)->Set(gpr_now(GPR_CLOCK_MONOTONIC), [holder, next = std::move(next)](bool) {
+    next();
+    holder->reset();  // which it holds itself
+  });
+}
+
+// Asks for every call whether it may be answered.
+class Callers {
+ public:
+  explicit Callers(AccessControl* access) : access_(access) {}
+
+  // `done` gets the answer, inline or on one of gRPC's threads.
+  void Ask(const grpc::CallbackServerContext& context, Wanted wanted,
+           AccessControl::Done done) const {
+    if (access_ == nullptr) return done(absl::OkStatus());
+    access_->Check(TokenIn(context), AddressIn(context.peer()), std::move(wanted),
+                   [done = std::move(done),
+                    asked_on = std::this_thread::get_id()](const absl::Status& answer) {
+                     if (std::this_thread::get_id() == asked_on) return done(answer);
+                     Later([done, answer] { done(answer); });
+                   });
+  }
+  const AccessControl* access() const { return access_; }
+
+ private:
+  static std::string_view TokenIn(const grpc::CallbackServerContext& context) {
+    const auto& metadata = context.client_metadata();
+    const auto at = metadata.find("authorization");
+    if (at == metadata.end()) return "";
+    return {at->second.data(), at->second.size()};
+  }
+  // Of "ipv4:10.0.0.7:41234".
+  static std::string AddressIn(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+
+  AccessControl* const access_;
+};
+
 // One WatchGangs call. gRPC owns it from its return on: OnDone ends it.
 class GangWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  // Nothing if the request couldn't be read.
-  GangWatch(StateStore* store, std::optional<GangFilter> filter) : link_(std::make_shared<Link>()) {
-    link_->watch = this;
-    if (!filter) {
-      End(kUnreadable);
-      return;
-    }
-    auto subscription = store->WatchGangs(*std::move(filter), [link = link_] {
-      std::lock_guard lock(link->mutex);
-      if (link->watch != nullptr) link->watch->Pump();
-    });
-    std::lock_guard lock(link_->mutex);
-    if (!subscription.ok()) {
-      // Codes of Abseil are gRPC's.
-      End(grpc::Status(static_cast<grpc::StatusCode>(subscription.status().code()),
-                       std::string(subscription.status().message())));
-      return;
-    }
-    subscription_ = *std::move(subscription);
-    Pump();
+  GangWatch() : link_(std::make_shared<Link>()) { link_->watch = this; }
+
+  // What the call gets, once it is known: gangs, until then at most, or its end. To be called once,
+  // from any thread, though the call may have ended.
+  using Begin = std::function<void(StateStore* store, GangFilter filter, absl::Time until)>;
+  Begin Beginning() {
+    return [link = link_](StateStore* store, GangFilter filter, absl::Time until) {
+      const std::lock_guard lock(link->mutex);
+      if (link->watch != nullptr) link->watch->Watch(store, std::move(filter), until);
+    };
+  }
+  std::function<void(const grpc::Status&)> Refusing() {
+    return [link = link_](const grpc::Status& status) {
+      const std::lock_guard lock(link->mutex);
+      if (link->watch != nullptr) link->watch->End(status);
+    };
   }
 
   void OnWriteDone(bool ok) override {
@@ -139,6 +182,22 @@ class GangWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     GangWatch* watch = nullptr;
   };
 
+  void Watch(StateStore* store, GangFilter filter, absl::Time until) {
+    if (ended_) return;
+    until_ = until;
+    auto subscription = store->WatchGangs(std::move(filter), [link = link_] {
+      const std::lock_guard lock(link->mutex);
+      if (link->watch != nullptr) link->watch->Pump();
+    });
+    if (!subscription.ok()) {
+      // Codes of Abseil are gRPC's.
+      return End(grpc::Status(static_cast<grpc::StatusCode>(subscription.status().code()),
+                              std::string(subscription.status().message())));
+    }
+    subscription_ = *std::move(subscription);
+    Pump();
+  }
+
   // One event is on the wire at a time, the newest version of its gang at that moment. Under the
   // link's lock, which is recursive because gRPC may call OnWriteDone from within StartWrite, and
   // OnDone, which ends this object, from within Finish: nothing is touched after either.
@@ -147,6 +206,10 @@ class GangWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (subscription_->lost()) {
       return End(grpc::Status(grpc::StatusCode::DATA_LOSS,
                               "what was sent may be out of date; watch again"));
+    }
+    if (absl::Now() >= until_) {
+      return End(grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                              "whether the caller may still watch isn't known; watch again"));
     }
     std::optional<GangChange> change = subscription_->Next();
     if (!change) return;
@@ -162,6 +225,7 @@ class GangWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   const std::shared_ptr<Link> link_;
   std::unique_ptr<GangSubscription> subscription_;
+  absl::Time until_ = absl::InfiniteFuture();
   grpc::ByteBuffer event_;
   bool writing_ = false;
   bool cancelled_ = false;
@@ -177,16 +241,19 @@ using RawService = A::WithRawCallbackMethod_ListGangs<
 
 class AdmissionService final : public RawService {
  public:
-  explicit AdmissionService(StateStore* store) : store_(store) {}
+  AdmissionService(StateStore* store, const GrpcServerOptions& options)
+      : store_(store), callers_(options.access), watch_life_(options.watch_life) {}
 
   grpc::ServerUnaryReactor* ListGangs(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* bytes,
                                       grpc::ByteBuffer* response) override {
     v1::ListGangsRequest request;
     if (!Read(*bytes, &request)) return Answer(context, kUnreadable);
-    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    *response = WireOf(store_->Gangs({request.namespace_(), ""}));
-    return Answer(context, grpc::Status::OK);
+    const std::string name_space = request.namespace_();
+    return AnswerIfAllowed(context, ToListGangs(name_space), [this, name_space, response] {
+      *response = WireOf(store_->Gangs({name_space, ""}));
+      return grpc::Status::OK;
+    });
   }
 
   grpc::ServerUnaryReactor* GetGang(grpc::CallbackServerContext* context,
@@ -199,23 +266,35 @@ class AdmissionService final : public RawService {
                     grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                                  request.name().empty() ? "name: empty" : "namespace: empty"));
     }
-    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    const SharedGang gang = store_->FindGang(request.namespace_(), request.name());
-    if (!gang) {
-      return Answer(context, grpc::Status(grpc::StatusCode::NOT_FOUND,
-                                          fmt::format("there is no gang {}/{}",
-                                                      request.namespace_(), request.name())));
-    }
-    *response = WireOf(gang);
-    return Answer(context, grpc::Status::OK);
+    return AnswerIfAllowed(
+        context, ToGetGang(request.namespace_(), request.name()), [this, request, response] {
+          const SharedGang gang = store_->FindGang(request.namespace_(), request.name());
+          if (!gang) {
+            return grpc::Status(
+                grpc::StatusCode::NOT_FOUND,
+                fmt::format("there is no gang {}/{}", request.namespace_(), request.name()));
+          }
+          *response = WireOf(gang);
+          return grpc::Status::OK;
+        });
   }
 
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchGangs(grpc::CallbackServerContext*,
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchGangs(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* bytes) override {
+    auto* watch = new GangWatch();
     v1::WatchGangsRequest request;
-    std::optional<GangFilter> filter;
-    if (Read(*bytes, &request)) filter = GangFilter{request.namespace_(), request.name()};
-    return new GangWatch(store_, std::move(filter));
+    if (!Read(*bytes, &request)) {
+      watch->Refusing()(kUnreadable);
+      return watch;
+    }
+    callers_.Ask(*context, ToWatchGangs(request.namespace_(), request.name()),
+                 [this, request, begin = watch->Beginning(),
+                  refuse = watch->Refusing()](const absl::Status& answer) {
+                   if (!answer.ok()) return refuse(GrpcRefusal(answer));
+                   begin(store_, {request.namespace_(), request.name()},
+                         WatchedUntil(callers_.access(), watch_life_));
+                 });
+    return watch;
   }
 
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
@@ -232,17 +311,18 @@ class AdmissionService final : public RawService {
   grpc::ServerUnaryReactor* GetQueue(grpc::CallbackServerContext* context,
                                      const v1::GetQueueRequest* request,
                                      v1::Queue* response) override {
-    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    std::optional<v1::Queue> queue = FindQueue(*store_, request->namespace_(), request->name());
-    if (!queue) {
-      return Answer(
-          context,
-          grpc::Status(grpc::StatusCode::NOT_FOUND,
-                       fmt::format("there is no queue {}{}{}", request->namespace_(),
-                                   request->namespace_().empty() ? "" : "/", request->name())));
-    }
-    *response = *std::move(queue);
-    return Answer(context, grpc::Status::OK);
+    return AnswerIfAllowed(
+        context, ToListGangs(request->namespace_()), [this, request = *request, response] {
+          std::optional<v1::Queue> queue = FindQueue(*store_, request.namespace_(), request.name());
+          if (!queue) {
+            return grpc::Status(
+                grpc::StatusCode::NOT_FOUND,
+                fmt::format("there is no queue {}{}{}", request.namespace_(),
+                            request.namespace_().empty() ? "" : "/", request.name()));
+          }
+          *response = *std::move(queue);
+          return grpc::Status::OK;
+        });
   }
 
   grpc::ServerUnaryReactor* ListFlavors(grpc::CallbackServerContext* context,
@@ -254,14 +334,25 @@ class AdmissionService final : public RawService {
  private:
   grpc::ServerUnaryReactor* AnswerList(grpc::CallbackServerContext* context, Listed kind,
                                        grpc::ByteBuffer* response) const {
-    if (auto readable = store_->Readable(); !readable.ok()) return Refuse(context, readable);
-    *response = WireOf(store_->List(kind));
-    return Answer(context, grpc::Status::OK);
+    return AnswerIfAllowed(context, ToListGangs(), [this, kind, response] {
+      *response = WireOf(store_->List(kind));
+      return grpc::Status::OK;
+    });
   }
 
-  static grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
-                                          const absl::Status& why) {
-    return Answer(context, grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(why.message())));
+  // By `answer`, once whoever calls may have what is `wanted`, and while the store is readable.
+  grpc::ServerUnaryReactor* AnswerIfAllowed(grpc::CallbackServerContext* context, Wanted wanted,
+                                            std::function<grpc::Status()> answer) const {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    callers_.Ask(*context, std::move(wanted),
+                 [this, reactor, answer = std::move(answer)](const absl::Status& allowed) {
+                   if (!allowed.ok()) return reactor->Finish(GrpcRefusal(allowed));
+                   const absl::Status readable = store_->Readable();
+                   reactor->Finish(readable.ok() ? answer()
+                                                 : grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                                                std::string(readable.message())));
+                 });
+    return reactor;
   }
 
   static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
@@ -272,6 +363,8 @@ class AdmissionService final : public RawService {
   }
 
   StateStore* const store_;
+  const Callers callers_;
+  const absl::Duration watch_life_;
 };
 
 }  // namespace
@@ -279,7 +372,14 @@ class AdmissionService final : public RawService {
 class GrpcServer::Impl {
  public:
   Impl(GrpcServerOptions options, StateStore* store)
-      : options_(std::move(options)), service_(store) {}
+      : options_(std::move(options)), service_(store, options_) {
+    if (options_.certificate) {
+      certificate_ = std::make_shared<GrpcCertificate>(*options_.certificate);
+      credentials_ = GrpcTls(certificate_);
+    } else {
+      credentials_ = grpc::InsecureServerCredentials();
+    }
+  }
 
   absl::Status Start() {
     const absl::StatusOr<http::ListenAddress> address = http::ParseListenAddress(options_.listen);
@@ -293,6 +393,8 @@ class GrpcServer::Impl {
     }).join();
     return server_ ? absl::OkStatus() : absl::InternalError("gRPC doesn't start");
   }
+
+  void SetCertificate(http::Certificate certificate) { certificate_->Set(std::move(certificate)); }
 
   uint16_t port() const { return acceptor_.port(); }
   http::Server::ConnectionCounts connection_counts() const { return acceptor_.counts(); }
@@ -311,7 +413,7 @@ class GrpcServer::Impl {
   void Build() {
     grpc::ServerBuilder builder;
     connections_ = builder.experimental().AddExternalConnectionAcceptor(
-        Builder::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+        Builder::ExternalConnectionType::FROM_FD, credentials_);
     builder.RegisterService(&service_);
     grpc::ResourceQuota quota("muster");
     quota.SetMaxThreads(kMaxThreads);
@@ -335,6 +437,9 @@ class GrpcServer::Impl {
   const GrpcServerOptions options_;
   AdmissionService service_;
   BoundedAcceptor acceptor_;
+  std::shared_ptr<GrpcCertificate> certificate_;  // null: none
+  // The server asks them until it has ended.
+  std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -348,6 +453,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(GrpcServerOptions 
 
 GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GrpcServer::~GrpcServer() { Stop(absl::ZeroDuration()); }
+void GrpcServer::SetCertificate(http::Certificate certificate) {
+  impl_->SetCertificate(std::move(certificate));
+}
 uint16_t GrpcServer::port() const { return impl_->port(); }
 http::Server::ConnectionCounts GrpcServer::connection_counts() const {
   return impl_->connection_counts();

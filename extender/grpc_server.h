@@ -1,14 +1,16 @@
-// gRPC service muster.v1.Admission: the same messages as REST, without TLS, for callers on the same
-// host or behind a mesh.
+// gRPC service muster.v1.Admission: the same messages as REST, to whom AccessControl lets have
+// them. Without a certificate in the clear, for callers on the same host or behind a mesh.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "extender/access/access_control.h"
 #include "extender/state_store.h"
 #include "http/server.h"
 
@@ -17,7 +19,12 @@ namespace muster::extender {
 struct GrpcServerOptions {
   std::string listen = {};  // as for http::Server
   size_t max_connections = 1024;
-  int niceness = 0;  // of gRPC's threads, as for http::Server
+  int niceness = 0;                                   // of gRPC's threads, as for http::Server
+  std::optional<http::Certificate> certificate = {};  // TLS, if set
+  // Must outlive the server, and be stopped before it is; null: everyone may ask.
+  AccessControl* access = nullptr;
+  // So long at least, and at most twice, a watch goes on by one answer of `access`.
+  absl::Duration watch_life = absl::Minutes(10);
 };
 
 class GrpcServer {
@@ -29,6 +36,9 @@ class GrpcServer {
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
+
+  // For new connections from now on. Only for a server that was started with a certificate.
+  void SetCertificate(http::Certificate certificate);
 
   uint16_t port() const;
   http::Server::ConnectionCounts connection_counts() const;

@@ -8,6 +8,8 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <string>
 
@@ -57,18 +59,29 @@ struct QueryOptions {
   std::string name_space;
   std::string gang;
   std::string output = "table";
+  std::string token_file;
+
+  // Exits where the token can't be read.
+  RestClient Client() const {
+    if (token_file.empty()) return RestClient(server);
+    std::ifstream file(token_file);
+    std::string token;
+    if (!(file >> token)) {
+      std::exit(CannotStart(absl::NotFoundError("--token-file: " + token_file + " has no token")));
+    }
+    return RestClient(server, token);
+  }
 };
 
 int Gangs(const QueryOptions& query) {
-  absl::StatusOr<v1::ListGangsResponse> gangs =
-      RestClient(query.server).ListGangs(query.name_space);
+  absl::StatusOr<v1::ListGangsResponse> gangs = query.Client().ListGangs(query.name_space);
   if (!gangs.ok()) return Fail(gangs.status());
   std::cout << (query.output == "json" ? Json(*gangs) : printers::GangTable(*gangs));
   return 0;
 }
 
 int Queues(const QueryOptions& query) {
-  absl::StatusOr<v1::ListQueuesResponse> queues = RestClient(query.server).ListQueues();
+  absl::StatusOr<v1::ListQueuesResponse> queues = query.Client().ListQueues();
   if (!queues.ok()) return Fail(queues.status());
   std::cout << (query.output == "json" ? Json(*queues) : printers::QueueTable(*queues));
   return 0;
@@ -79,7 +92,7 @@ int Explain(const QueryOptions& query) {
   const std::string name_space =
       slash == std::string::npos ? "default" : query.gang.substr(0, slash);
   const std::string name = slash == std::string::npos ? query.gang : query.gang.substr(slash + 1);
-  absl::StatusOr<v1::Gang> gang = RestClient(query.server).GetGang(name_space, name);
+  absl::StatusOr<v1::Gang> gang = query.Client().GetGang(name_space, name);
   if (!gang.ok()) return Fail(gang.status());
   std::cout << (query.output == "json" ? Json(*gang) : printers::ExplainGang(*gang));
   return 0;
@@ -121,6 +134,8 @@ int Serve(ServeFlags flags) {
 void AddQueryFlags(CLI::App* command, QueryOptions* query) {
   command->add_option("--server", query->server, "REST address of a running muster")
       ->capture_default_str();
+  command->add_option("--token-file", query->token_file,
+                      "file with a bearer token, as of kubectl create token --audience=muster.dev");
   command->add_option("-o,--output", query->output, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
@@ -145,6 +160,8 @@ void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
       ->capture_default_str();
   serve->add_option("--health-listen", options.health_listen, "the kubelet's probes")
       ->capture_default_str();
+  serve->add_option("--aggregated-listen", options.aggregated_listen,
+                    "for the API server, which hands queries on, over TLS; by default not served");
   serve->add_option("--leader-elect", options.leader_elect, "only the holder of the Lease acts")
       ->capture_default_str();
   serve->add_option("--config", flags->config, "YAML file with further settings");

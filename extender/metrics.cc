@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -471,6 +472,39 @@ void AddConnections(const Metrics::Sample& sample, Snapshot* out) {
   }
 }
 
+void AddAccess(const AccessControl::Stats& access, Snapshot* out) {
+  constexpr const char* kKinds[] = {"token", "access"};
+  constexpr const char* kRefusals[] = {"unauthenticated", "forbidden", "unavailable", "overloaded"};
+  static_assert(std::size(kKinds) == AccessControl::kKinds);
+  static_assert(std::size(kRefusals) == AccessControl::kRefusals);
+  const auto each = [&](auto add) {
+    for (size_t kind = 0; kind < std::size(kKinds); ++kind) {
+      add(access.caches[kind], Labels{{"review", kKinds[kind]}});
+    }
+  };
+  each([&](const auto& cache, const Labels& labels) {
+    out->Counter("muster_access_cache_hits_total",
+                 "Times that a caller, or what he may, was known.", static_cast<double>(cache.hits),
+                 labels);
+  });
+  each([&](const auto& cache, const Labels& labels) {
+    out->Counter("muster_access_cache_misses_total", "Times that the API server had to be asked.",
+                 static_cast<double>(cache.misses), labels);
+  });
+  each([&](const auto& cache, const Labels& labels) {
+    out->Gauge("muster_access_cache_entries", "Answers of the API server that are kept.",
+               static_cast<double>(cache.entries), labels);
+  });
+  for (size_t refusal = 0; refusal < std::size(kRefusals); ++refusal) {
+    out->Counter("muster_access_refusals_total", "Queries that were refused, by reason.",
+                 static_cast<double>(access.refusals[refusal]), {{"reason", kRefusals[refusal]}});
+  }
+  out->Gauge("muster_access_reviews_in_flight", "Questions that the API server is being asked.",
+             static_cast<double>(access.reviews.in_flight));
+  out->Gauge("muster_access_reviews_waiting", "Questions that wait to be asked.",
+             static_cast<double>(access.reviews.waiting));
+}
+
 void AddProcess(const Metrics::Sample& sample, Snapshot* out) {
   const ProcessStats& process = sample.process;
   out->Gauge("muster_build_info", "1, with the version in a label.", 1,
@@ -546,6 +580,7 @@ std::string Metrics::Text(const Sample& sample) const {
   AddWatches(sample, &out);
   AddApi(sample.api, &out);
   AddConnections(sample, &out);
+  if (sample.access) AddAccess(*sample.access, &out);
   AddService(sample, &out);
   AddProcess(sample, &out);
   return out.Text();

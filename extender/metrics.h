@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "coscheduling/engine.h"
+#include "extender/access/access_control.h"
 #include "extender/cluster_watch.h"
 #include "extender/engine_loop.h"
 #include "extender/event_recorder.h"
@@ -43,7 +45,8 @@ class Metrics {
   void OnBind(bool bound, absl::Duration took);
   // One action of the engine, as KindOf names it.
   void OnAction(std::string_view kind, const absl::Status& status, absl::Duration took);
-  // http::ServerOptions::observe; `server` is "extender", "rest", "webhook" or "health".
+  // http::ServerOptions::observe; `server` is "extender", "rest", "aggregated", "webhook" or
+  // "health".
   void OnHttp(std::string_view server, std::string_view pattern, int status, absl::Duration took);
   // What lint found in an object that was applied.
   void OnObjectLint(const lint::ObjectLint& lint);
@@ -70,6 +73,7 @@ class Metrics {
     size_t held_binds = 0;
     size_t filter_answers = 0;
     size_t subscriptions = 0;
+    std::optional<AccessControl::Stats> access;  // absent: everyone may ask
     std::vector<std::pair<const char*, http::Server::ConnectionCounts>> connections;  // by server
     ProcessStats process;
     absl::Time certificate_expires = absl::InfiniteFuture();  // of the webhook; never: unknown

@@ -74,6 +74,24 @@ TEST(Metrics, AStandbyTellsOnlyOfItself) {
   EXPECT_THAT(text, Not(HasSubstr("muster_queue_")));
 }
 
+TEST(Metrics, AnswersAboutCallersAreCountedWhereTheyAreAskedFor) {
+  Metrics::Sample sample;
+  EXPECT_THAT(Metrics().Text(sample), Not(HasSubstr("muster_access_")));
+  AccessControl::Stats& access = sample.access.emplace();
+  access.caches[AccessControl::kTokens] = {.hits = 3, .misses = 2, .entries = 1};
+  access.refusals[AccessControl::kForbidden] = 4;
+  access.reviews = {.in_flight = 5, .waiting = 6};
+  auto samples = Parse(Metrics().Text(sample));
+  EXPECT_EQ(samples["muster_access_cache_hits_total{review=\"token\"}"], "3");
+  EXPECT_EQ(samples["muster_access_cache_misses_total{review=\"token\"}"], "2");
+  EXPECT_EQ(samples["muster_access_cache_entries{review=\"token\"}"], "1");
+  EXPECT_EQ(samples["muster_access_cache_hits_total{review=\"access\"}"], "0");
+  EXPECT_EQ(samples["muster_access_refusals_total{reason=\"forbidden\"}"], "4");
+  EXPECT_EQ(samples["muster_access_refusals_total{reason=\"overloaded\"}"], "0");
+  EXPECT_EQ(samples["muster_access_reviews_in_flight"], "5");
+  EXPECT_EQ(samples["muster_access_reviews_waiting"], "6");
+}
+
 TEST(Metrics, FindingsInAppliedObjectsAreCountedByRule) {
   Metrics metrics;
   lint::ObjectLint found;

@@ -2,8 +2,7 @@
 
 #include <google/protobuf/descriptor.h>
 
-#include <nlohmann/json.hpp>
-#include <set>
+#include <utility>
 
 #include "muster/v1/admission.pb.h"
 
@@ -23,60 +22,6 @@ json EnumSchema(const EnumDescriptor& type) {
   return {{"type", "string"}, {"enum", names}};
 }
 
-class Schemas {
- public:
-  json Of(const Descriptor& type) {
-    if (type.full_name() == "google.protobuf.Timestamp") {
-      return {{"type", "string"}, {"format", "date-time"}};
-    }
-    if (known_.insert(type.full_name()).second) Add(type);
-    return Ref(type.name());
-  }
-  json Take() { return std::move(schemas_); }
-
- private:
-  void Add(const Descriptor& type) {
-    json properties = json::object();
-    for (int i = 0; i < type.field_count(); ++i) {
-      const FieldDescriptor& field = *type.field(i);
-      properties[field.json_name()] = FieldSchema(field);
-    }
-    schemas_[type.name()] = {{"type", "object"}, {"properties", properties}};
-  }
-
-  json FieldSchema(const FieldDescriptor& field) {
-    if (field.is_map()) {
-      return {{"type", "object"},
-              {"additionalProperties", ValueSchema(*field.message_type()->map_value())}};
-    }
-    if (field.is_repeated()) return {{"type", "array"}, {"items", ValueSchema(field)}};
-    return ValueSchema(field);
-  }
-
-  json ValueSchema(const FieldDescriptor& field) {
-    switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        return Of(*field.message_type());
-      case FieldDescriptor::CPPTYPE_ENUM:
-        schemas_[field.enum_type()->name()] = EnumSchema(*field.enum_type());
-        return Ref(field.enum_type()->name());
-      case FieldDescriptor::CPPTYPE_BOOL:
-        return {{"type", "boolean"}};
-      case FieldDescriptor::CPPTYPE_INT32:
-      case FieldDescriptor::CPPTYPE_UINT32:
-        return {{"type", "integer"}};
-      case FieldDescriptor::CPPTYPE_INT64:
-      case FieldDescriptor::CPPTYPE_UINT64:
-        return {{"type", "string"}, {"format", "int64"}};
-      default:
-        return {{"type", "string"}};
-    }
-  }
-
-  std::set<std::string> known_;
-  json schemas_ = json::object();
-};
-
 json Parameter(const char* name, const char* in, const char* type, const char* description) {
   return {{"name", name},
           {"in", in},
@@ -89,21 +34,74 @@ json Operation(const char* summary, const json& schema, const json& parameters) 
   json responses = {
       {"200", {{"description", "OK"}, {"content", {{"application/json", {{"schema", schema}}}}}}},
       {"400", {{"description", "A parameter is unusable; the body's error names it."}}},
+      {"401", {{"description", "There is no bearer token, or none that is accepted."}}},
+      {"403",
+       {{"description",
+         "Its owner may not get, list or watch PodGroups in this namespace, or in all if none is "
+         "named; or it came over a network without TLS."}}},
       {"413", {{"description", "The request has a body."}}},
       {"431", {{"description", "The request's header is longer than 16 KiB."}}},
-      {"503", {{"description", "This process doesn't lead; the body's error names who does."}}}};
-  for (const json& parameter : parameters) {
-    if (parameter["name"] != "watch") continue;
-    responses["429"] = {
-        {"description", "Too many watches are open; Retry-After says when to ask."}};
-  }
+      {"429",
+       {{"description",
+         "Too many watches are open, or too many tokens are being asked about; Retry-After says "
+         "when to ask."}}},
+      {"503",
+       {{"description",
+         "This process doesn't lead, and the body's error names who does; or the API server can't "
+         "be asked about the token, and Retry-After says when to ask."}}}};
   return {{"get", {{"summary", summary}, {"parameters", parameters}, {"responses", responses}}}};
 }
 
 }  // namespace
 
+json OpenApiSchemas::Of(const Descriptor& type) {
+  if (type.full_name() == "google.protobuf.Timestamp") {
+    return {{"type", "string"}, {"format", "date-time"}};
+  }
+  if (known_.insert(type.full_name()).second) Add(type);
+  return Ref(type.name());
+}
+
+void OpenApiSchemas::Add(const Descriptor& type) {
+  json properties = json::object();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    properties[field.json_name()] = FieldSchema(field);
+  }
+  schemas_[type.name()] = {{"type", "object"}, {"properties", properties}};
+}
+
+json OpenApiSchemas::FieldSchema(const FieldDescriptor& field) {
+  if (field.is_map()) {
+    return {{"type", "object"},
+            {"additionalProperties", ValueSchema(*field.message_type()->map_value())}};
+  }
+  if (field.is_repeated()) return {{"type", "array"}, {"items", ValueSchema(field)}};
+  return ValueSchema(field);
+}
+
+json OpenApiSchemas::ValueSchema(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return Of(*field.message_type());
+    case FieldDescriptor::CPPTYPE_ENUM:
+      schemas_[field.enum_type()->name()] = EnumSchema(*field.enum_type());
+      return Ref(field.enum_type()->name());
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return {{"type", "boolean"}};
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return {{"type", "integer"}};
+    case FieldDescriptor::CPPTYPE_INT64:
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return {{"type", "string"}, {"format", "int64"}};
+    default:
+      return {{"type", "string"}};
+  }
+}
+
 std::string OpenApiJson() {
-  Schemas schemas;
+  OpenApiSchemas schemas;
   const json watch = Parameter("watch", "query", "boolean",
                                "Streams one JSON object per line: first everything as it is, then "
                                "each change. Gangs come as "
@@ -147,7 +145,17 @@ std::string OpenApiJson() {
          "400. Where there are too many connections, those that have waited longest are "
          "closed."}}},
       {"paths", paths},
-      {"components", {{"schemas", schemas.Take()}}}}
+      // Neither, where the configuration says so.
+      {"security", {{{"token", json::array()}}, json::object()}},
+      {"components",
+       {{"schemas", schemas.Take()},
+        {"securitySchemes",
+         {{"token",
+           {{"type", "http"},
+            {"scheme", "bearer"},
+            {"description",
+             "A token that the API server accepts for Muster's audience. Refusals are "
+             "application/problem+json."}}}}}}}}
       .dump();
 }
 

@@ -20,6 +20,11 @@ constexpr size_t kQueryMemory = 64 << 20;
 constexpr int kQuerySendBuffer = 32 << 10;
 constexpr absl::Duration kQueryWriteTimeout = absl::Seconds(10);
 
+// API servers keep some each; others reach the port as well.
+constexpr size_t kAggregatedConnections = 512;
+// A user's groups and the like come as headers.
+constexpr size_t kAggregatedHeaders = 64 << 10;
+
 // The kubelet makes one for each probe.
 constexpr size_t kHealthConnections = 64;
 constexpr size_t kHealthConnectionsPerPeer = 16;
@@ -41,6 +46,19 @@ http::ServerOptions QueryPlane(std::string listen, size_t files) {
           .memory_limit = kQueryMemory,
           .send_buffer = kQuerySendBuffer,
           .write_timeout = kQueryWriteTimeout,
+          .when_full = http::ServerOptions::WhenFull::kEndOldestIdle};
+}
+
+http::ServerOptions AggregatedPlane(std::string listen) {
+  return {.listen = std::move(listen),
+          .niceness = kQueryNiceness,
+          .max_connections = kAggregatedConnections,
+          .header_limit = kAggregatedHeaders,
+          .body_limit = 0,
+          .memory_limit = kQueryMemory,
+          .send_buffer = kQuerySendBuffer,
+          .write_timeout = kQueryWriteTimeout,
+          .client_certificates = true,
           .when_full = http::ServerOptions::WhenFull::kEndOldestIdle};
 }
 

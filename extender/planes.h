@@ -2,7 +2,8 @@
 //
 //   control   kube-scheduler's calls, on loopback
 //   webhook   the gate and lint's warnings, for the API server (admission/webhook_server.h)
-//   query     REST, the page and metrics; gRPC beside it (grpc_server.h)
+//   query     REST, the page and metrics; gRPC beside it (grpc_server.h), and for the API server,
+//             which hands requests on, the aggregated API (aggregated/api_routes.h)
 //   health    the kubelet's probes
 //
 // Each has a port, io threads and limits of its own, so that whoever fills one finds the others as
@@ -27,6 +28,7 @@ inline constexpr size_t kWatches = 6'000;
 http::ServerOptions ControlPlane(std::string listen);
 // `files`: how many the process may have open.
 http::ServerOptions QueryPlane(std::string listen, size_t files);
+http::ServerOptions AggregatedPlane(std::string listen);
 http::ServerOptions HealthPlane(std::string listen);
 
 // Connections that gRPC may have.

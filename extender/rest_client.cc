@@ -39,7 +39,8 @@ absl::StatusOr<Message> Parse(const absl::StatusOr<std::string>& body) {
 
 }  // namespace
 
-RestClient::RestClient(std::string server) : server_(std::move(server)) {
+RestClient::RestClient(std::string server, std::string token)
+    : server_(std::move(server)), token_(std::move(token)) {
   if (!absl::StrContains(server_, "://")) server_ = "http://" + server_;
 }
 
@@ -53,6 +54,11 @@ absl::StatusOr<std::string> RestClient::Get(const std::string& path) const {
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &body);
   curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT_MS, kTimeoutMs);
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
+  std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(nullptr, curl_slist_free_all);
+  if (!token_.empty()) {
+    headers.reset(curl_slist_append(nullptr, ("Authorization: Bearer " + token_).c_str()));
+    curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
+  }
   const CURLcode code = curl_easy_perform(curl.get());
   if (code != CURLE_OK) {
     return absl::UnavailableError(fmt::format("{}: {}", url, curl_easy_strerror(code)));
@@ -60,6 +66,8 @@ absl::StatusOr<std::string> RestClient::Get(const std::string& path) const {
   long status = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
   if (status == 404) return absl::NotFoundError(body);
+  if (status == 401) return absl::UnauthenticatedError(fmt::format("{}: {}", url, body));
+  if (status == 403) return absl::PermissionDeniedError(fmt::format("{}: {}", url, body));
   if (status != 200) return absl::InternalError(fmt::format("{}: {} {}", url, status, body));
   return body;
 }

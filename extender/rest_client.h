@@ -10,10 +10,12 @@ namespace muster::extender {
 
 class RestClient {
  public:
-  // `server` is "http://127.0.0.1:8080"; with or without the scheme.
-  explicit RestClient(std::string server);
+  // `server` is "http://127.0.0.1:8080"; with or without the scheme. `token` is the caller's, if
+  // the service asks for one.
+  explicit RestClient(std::string server, std::string token = "");
 
-  // NotFound with the service's own words; Unavailable naming the address if it can't be reached.
+  // NotFound with the service's own words; Unauthenticated and PermissionDenied likewise;
+  // Unavailable naming the address if it can't be reached.
   absl::StatusOr<v1::Gang> GetGang(const std::string& name_space, const std::string& name) const;
   // Of all namespaces if `name_space` is empty.
   absl::StatusOr<v1::ListGangsResponse> ListGangs(const std::string& name_space) const;
@@ -24,6 +26,7 @@ class RestClient {
 
  private:
   std::string server_;
+  std::string token_;
 };
 
 }  // namespace muster::extender

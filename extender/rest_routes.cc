@@ -4,6 +4,9 @@
 #include <initializer_list>
 #include <optional>
 
+#include "absl/time/clock.h"
+#include "extender/access/guard.h"
+#include "extender/access/query_rights.h"
 #include "extender/extender_protocol.h"
 #include "extender/health_routes.h"
 #include "extender/message_json.h"
@@ -39,7 +42,8 @@ http::Response NoRoom(const absl::Status& why) {
 
 class GangStream : public http::StreamSource {
  public:
-  GangStream(StateStore* store, GangFilter filter) : store_(store), filter_(std::move(filter)) {}
+  GangStream(StateStore* store, GangFilter filter, absl::Time until)
+      : store_(store), filter_(std::move(filter)), until_(until) {}
 
   void Start(std::function<void()> wake) override {
     auto subscription = store_->WatchGangs(filter_, std::move(wake));
@@ -48,7 +52,9 @@ class GangStream : public http::StreamSource {
 
   Piece Next() override {
     // Without a subscription the limit was reached since the request was checked.
-    Piece piece{.data = {}, .more = false, .end = !subscription_ || subscription_->lost()};
+    const absl::Duration left = until_ - absl::Now();
+    Piece piece{.end = !subscription_ || subscription_->lost() || left <= absl::ZeroDuration(),
+                .look_again = left};
     if (piece.end) return piece;
     size_t size = 0;
     const auto lend = [&](std::string_view text, const SharedGang& owner) {
@@ -76,12 +82,14 @@ class GangStream : public http::StreamSource {
  private:
   StateStore* const store_;
   const GangFilter filter_;
+  const absl::Time until_;
   std::unique_ptr<GangSubscription> subscription_;
 };
 
 class ListStream : public http::StreamSource {
  public:
-  ListStream(StateStore* store, Listed kind) : store_(store), kind_(kind) {}
+  ListStream(StateStore* store, Listed kind, absl::Time until)
+      : store_(store), kind_(kind), until_(until) {}
 
   void Start(std::function<void()> wake) override {
     auto subscription = store_->WatchList(kind_, std::move(wake));
@@ -89,9 +97,11 @@ class ListStream : public http::StreamSource {
   }
 
   Piece Next() override {
-    if (!subscription_ || subscription_->lost()) return {.data = {}, .more = false, .end = true};
+    const absl::Duration left = until_ - absl::Now();
+    Piece piece{.end = !subscription_ || subscription_->lost() || left <= absl::ZeroDuration(),
+                .look_again = left};
+    if (piece.end) return piece;
     const std::shared_ptr<const MessageList> list = subscription_->Next();
-    Piece piece;
     if (!list) return piece;
     piece.shared.push_back({list->Line(), list});
     piece.rest = kRest;
@@ -101,6 +111,7 @@ class ListStream : public http::StreamSource {
  private:
   StateStore* const store_;
   const Listed kind_;
+  const absl::Time until_;
   std::unique_ptr<ListSubscription> subscription_;
 };
 
@@ -120,6 +131,16 @@ std::optional<std::string> BadQuery(const http::Request& request,
   return std::nullopt;
 }
 
+// What a request is about.
+std::string NamespaceIn(const http::Request& request) {
+  const std::string* name_space = request.Query("namespace");
+  return name_space == nullptr ? "" : *name_space;
+}
+bool IsWatch(const http::Request& request) {
+  const std::string* watch = request.Query("watch");
+  return watch != nullptr && *watch == "true";
+}
+
 class Rest {
  public:
   explicit Rest(RestSources sources) : sources_(std::move(sources)) {}
@@ -129,8 +150,7 @@ class Rest {
     if (auto bad = BadQuery(request, {"namespace", "watch"}, &watch)) {
       return responder.Send(Error(400, *bad));
     }
-    const std::string* name_space = request.Query("namespace");
-    GangFilter filter{name_space ? *name_space : "", ""};
+    GangFilter filter{NamespaceIn(request), ""};
     if (watch) return WatchGangs(std::move(filter), responder);
     if (IsClosed(responder)) return;
     const std::vector<SharedGang> gangs = sources_.store->Gangs(filter);
@@ -172,7 +192,7 @@ class Rest {
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
       return responder.Send(NoRoom(room));
     }
-    responder.Stream(kLines, std::make_unique<ListStream>(sources_.store, kind));
+    responder.Stream(kLines, std::make_unique<ListStream>(sources_.store, kind, Until()));
   }
 
   // A ClusterQueue by its name, a LocalQueue by namespace and name.
@@ -211,37 +231,65 @@ class Rest {
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
       return responder.Send(NoRoom(room));
     }
-    responder.Stream(kLines, std::make_unique<GangStream>(sources_.store, std::move(filter)));
+    responder.Stream(kLines,
+                     std::make_unique<GangStream>(sources_.store, std::move(filter), Until()));
   }
+
+  absl::Time Until() const { return WatchedUntil(sources_.access, sources_.watch_life); }
 
   const RestSources sources_;
 };
 
+// The rights that requests take.
+Wanted OfGangs(const http::Request& request) {
+  const std::string name_space = NamespaceIn(request);
+  return IsWatch(request) ? ToWatchGangs(name_space) : ToListGangs(name_space);
+}
+Wanted OfGang(const http::Request& request) {
+  const std::string& name_space = request.captures[0];
+  const std::string& name = request.captures[1];
+  return IsWatch(request) ? ToWatchGangs(name_space, name) : ToGetGang(name_space, name);
+}
+// Who waits in a LocalQueue is of its namespace.
+Wanted OfQueue(const http::Request& request) {
+  return ToListGangs(request.captures.size() > 1 ? request.captures[0] : "");
+}
+Wanted OfLists(const http::Request& request) {
+  return IsWatch(request) ? ToWatchGangs() : ToListGangs();
+}
+
 }  // namespace
 
 std::vector<http::Route> RestRoutes(RestSources sources) {
+  AccessControl* const access = sources.access;
   const auto rest = std::make_shared<const Rest>(std::move(sources));
   std::vector<http::Route> routes;
+  const auto guard = [&routes, access](const char* pattern,
+                                       std::function<Wanted(const http::Request&)> wanted,
+                                       http::Handler handler) {
+    routes.push_back({"GET", pattern, Guarded(access, std::move(wanted), std::move(handler))});
+  };
   const auto get = [&routes](const char* pattern, http::Handler handler) {
     routes.push_back({"GET", pattern, std::move(handler)});
   };
-  get("/v1/gangs", [rest](const http::Request& request, const http::Responder& responder) {
-    rest->ListGangs(request, responder);
-  });
-  get("/v1/gangs/{namespace}/{name}",
-      [rest](const http::Request& request, const http::Responder& responder) {
-        rest->GetGang(request, responder);
-      });
+  guard("/v1/gangs", OfGangs,
+        [rest](const http::Request& request, const http::Responder& responder) {
+          rest->ListGangs(request, responder);
+        });
+  guard("/v1/gangs/{namespace}/{name}", OfGang,
+        [rest](const http::Request& request, const http::Responder& responder) {
+          rest->GetGang(request, responder);
+        });
   for (const auto& [pattern, kind] :
        {std::pair{"/v1/nodes", Listed::kNodes}, std::pair{"/v1/queues", Listed::kQueues},
         std::pair{"/v1/flavors", Listed::kFlavors}}) {
-    get(pattern,
-        [rest, kind = kind](const http::Request& request, const http::Responder& responder) {
-          rest->List(kind, request, responder);
-        });
+    guard(pattern, OfLists,
+          [rest, kind = kind](const http::Request& request, const http::Responder& responder) {
+            rest->List(kind, request, responder);
+          });
   }
   for (const char* pattern : {"/v1/queues/{name}", "/v1/queues/{namespace}/{name}"}) {
-    get(pattern, [rest](const http::Request& request, const http::Responder& responder) {
+    guard(pattern, OfQueue, [rest](const http::Request& request, const http::Responder& responder) {
       rest->GetQueue(request, responder);
     });
   }

@@ -8,12 +8,16 @@
 // Bodies are the JSON mapping of proto/muster/v1/admission.proto. A watch sends one object per
 // line: GangEvent for gangs, ListNodesResponse for nodes. Errors are {"error":"..."}; 503 from /v1
 // of a process that doesn't lead names the one that does, 429 says that too many watches are open.
+// Of /v1 each path asks AccessControl first, whose refusals are application/problem+json; the
+// others are everyone's.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "extender/access/access_control.h"
 #include "extender/state_store.h"
 #include "http/server.h"
 
@@ -28,6 +32,10 @@ struct RestSources {
   std::function<std::string()> not_ready_reason;
   // "" while a live leader is known, else why not: gangs wait, though this process may be ready.
   std::function<std::string()> no_leader_reason;
+  // Must outlive the server, and be stopped before it is; null: everyone may ask.
+  AccessControl* access = nullptr;
+  // So long at least, and at most twice, a watch goes on by one answer of `access`.
+  absl::Duration watch_life = absl::Minutes(10);
 };
 
 std::vector<http::Route> RestRoutes(RestSources sources);

@@ -17,9 +17,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "coscheduling/actions.h"
+#include "extender/access/front_proxy.h"
+#include "extender/access/query_rights.h"
+#include "extender/access/reviews.h"
 #include "extender/admission/certificates.h"
 #include "extender/admission/webhook_configuration.h"
 #include "extender/admission/webhook_registration.h"
+#include "extender/aggregated/api_service.h"
+#include "extender/aggregated/front_proxy_source.h"
 #include "extender/cluster_watch.h"
 #include "extender/event_recorder.h"
 #include "extender/leader_label.h"
@@ -72,7 +77,8 @@ Rights Granted() {
 
 // Objects of these are granted by their names alone.
 bool IsNamed(const std::string& resource) {
-  return resource == "leases" || resource.ends_with("webhookconfigurations");
+  return resource == "leases" || resource == "apiservices" || resource == "configmaps" ||
+         resource.ends_with("webhookconfigurations");
 }
 
 // What the API server takes a request for (k8s.io/apiserver pkg/endpoints/request/requestinfo.go).
@@ -206,6 +212,46 @@ void AddWatches(Rights* needed) {
   }
 }
 
+// About whoever asks for gangs.
+void AddReviews(Rights* needed) {
+  needed->insert(Needed(TokenReviewOf("token", {"muster.dev"})));
+  needed->insert(Needed(AccessReviewOf({.user = "anna"}, ToListGangs("team"))));
+}
+
+// Of the aggregated API. Who reads the one ConfigMap is a role's of every cluster.
+void AddAggregated(Rights* needed) {
+  const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
+  kube::FakeTransport transport;
+  FrontProxy proxy;
+  FrontProxySource source(transport, proxy);
+  source.Tick(now);
+  EXPECT_EQ(Needed(transport.sent.back()->request),
+            "get configmaps extension-apiserver-authentication");
+  transport.sent.clear();
+  ApiService service(transport);
+  service.SetCaBundle(IssueAuthority(absl::Hours(24), now).value().chain);
+  service.Tick(now);
+  transport.sent.back()->Answer(200, R"({"metadata":{"resourceVersion":"1"},"spec":{}})");
+  service.Tick(now);
+  for (const auto& one : transport.sent) needed->insert(Needed(one->request));
+  ASSERT_EQ(transport.sent.size(), 2u);
+}
+
+TEST(Rights, TheAuthenticationsConfigMapMayBeRead) {
+  size_t bindings = 0;
+  for (const YAML::Node& object : YAML::LoadAllFromFile("deploy/base/rbac-kube-scheduler.yaml")) {
+    if (object["kind"].as<std::string>() != "RoleBinding" ||
+        object["roleRef"]["name"].as<std::string>() !=
+            "extension-apiserver-authentication-reader") {
+      continue;
+    }
+    ++bindings;
+    EXPECT_EQ(object["metadata"]["namespace"].as<std::string>(), "kube-system");
+    EXPECT_EQ(object["subjects"][0]["name"].as<std::string>(), "muster");
+  }
+  EXPECT_EQ(bindings, 1u);
+}
+
 void AddOthers(Rights* needed) {
   const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
   kube::FakeTransport transport;
@@ -270,6 +316,8 @@ TEST(Rights, AreThoseThatAreUsed) {
   AddWrites(&needed);
   AddWatches(&needed);
   AddOthers(&needed);
+  AddReviews(&needed);
+  AddAggregated(&needed);
   const Rights granted = Granted();
   EXPECT_EQ(Without(needed, granted), Rights{}) << "asked for, and not granted";
   EXPECT_EQ(Without(granted, needed), Rights{}) << "granted, and never asked for";

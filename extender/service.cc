@@ -5,8 +5,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <initializer_list>
 #include <mutex>
 #include <optional>
@@ -15,12 +17,16 @@
 
 #include "absl/time/clock.h"
 #include "coscheduling/engine.h"
+#include "extender/access/access_control.h"
 #include "extender/admission/warnings.h"
 #include "extender/admission/webhook.h"
 #include "extender/admission/webhook_address.h"
 #include "extender/admission/webhook_registration.h"
 #include "extender/admission/webhook_server.h"
 #include "extender/admission_lint.h"
+#include "extender/aggregated/api_routes.h"
+#include "extender/aggregated/api_service.h"
+#include "extender/aggregated/front_proxy_source.h"
 #include "extender/cluster_watch.h"
 #include "extender/engine_loop.h"
 #include "extender/event_recorder.h"
@@ -80,6 +86,8 @@ constexpr int kUpkeepsUntilTrim = 100;
 // What doesn't come from the engine's actions (events, the webhook's registration, leases) has room
 // on the wire beside them.
 constexpr size_t kOtherRequests = 8;
+// So do questions about callers.
+constexpr size_t kReviews = ReviewQueue::Options().in_flight;
 
 std::string HostName() {
   char host[256] = "muster";
@@ -172,7 +180,7 @@ struct Service::Impl {
     absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
     if (!crash.ok()) return crash.status();
     absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made = kube::CurlTransport::Create(
-        cluster, {.max_in_flight = options.max_in_flight + kOtherRequests});
+        cluster, {.max_in_flight = options.max_in_flight + kOtherRequests + kReviews});
     if (!made.ok()) return made.status();
     transport = *std::move(made);
     fence = std::make_unique<LeaderFence>(*transport, timer,
@@ -305,22 +313,57 @@ struct Service::Impl {
     if (!scheduler.ok()) return scheduler.status();
     extender_server = *std::move(scheduler);
     if (absl::Status status = StartHealth(); !status.ok()) return status;
+    using Authentication = ServeOptions::Query::Authentication;
+    const bool by_token = options.query.authentication == Authentication::kToken;
+    const bool aggregated = !options.aggregated_listen.empty();
+    if (by_token || aggregated) {
+      access = std::make_unique<AccessControl>(
+          *transport, [this] { return timer.Now(); },
+          AccessOptions{.audiences = options.query.audiences});
+    }
+    if (aggregated) {
+      if (absl::Status status = StartAggregated(); !status.ok()) return status;
+    }
     RestSources sources;
+    sources.access = by_token ? access.get() : nullptr;
     sources.store = &store;
     sources.metrics = [this] { return MetricsText(); };
     sources.not_ready_reason = [this] { return NotReadyReason(); };
     sources.no_leader_reason = [this] { return WhyNoLeader(); };
     http::ServerOptions query = QueryPlane(options.listen, files);
     query.observe = Observe("rest");
+    std::optional<http::Certificate> certificate;
+    if (by_token) certificate = webhook_server->certificate();
+    query.certificate = certificate;
+    query.also_in_clear = true;
     auto rest = http::Server::Start(std::move(query), RestRoutes(std::move(sources)));
     if (!rest.ok()) return rest.status();
     rest_server = *std::move(rest);
     auto grpc = GrpcServer::Start({.listen = options.grpc_listen,
                                    .max_connections = GrpcConnections(files),
-                                   .niceness = kQueryNiceness},
+                                   .niceness = kQueryNiceness,
+                                   .certificate = std::move(certificate),
+                                   .access = sources.access},
                                   &store);
     if (!grpc.ok()) return grpc.status();
     grpc_server = *std::move(grpc);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartAggregated() {
+    http::ServerOptions server = AggregatedPlane(options.aggregated_listen);
+    server.certificate = webhook_server->certificate();
+    server.refusal = ApiRefusal;
+    server.observe = Observe("aggregated");
+    auto started = http::Server::Start(
+        std::move(server),
+        ApiRoutes({.store = &store, .access = access.get(), .proxy = &front_proxy, .clock = [this] {
+                     return timer.Now();
+                   }}));
+    if (!started.ok()) return started.status();
+    aggregated_server = *std::move(started);
+    front_proxy_source = std::make_unique<FrontProxySource>(*transport, front_proxy);
+    api_service = std::make_unique<ApiService>(*transport);
     return absl::OkStatus();
   }
 
@@ -337,7 +380,12 @@ struct Service::Impl {
                      SilenceOf("the timer", timer_beat.silent_for()),
                      SilenceOf("the extender's server", extender_server->silent_for())});
     });
-    plane("query", [this] { return SilenceOf("the query server", rest_server->silent_for()); });
+    plane("query", [this] {
+      return Joined({SilenceOf("the query server", rest_server->silent_for()),
+                     aggregated_server == nullptr ? ""
+                                                  : SilenceOf("the aggregated API's server",
+                                                              aggregated_server->silent_for())});
+    });
     plane("webhook", [this] {
       const std::string silence = SilenceOf("the webhook's server", webhook_server->silent_for());
       const std::lock_guard lock(mutex);
@@ -380,6 +428,8 @@ struct Service::Impl {
     if (!called_as.ok()) return called_as.status();
     server.certificates.names =
         *called_as ? NamesForService(**called_as) : NamesForUrl(address->host);
+    // A given certificate need not have them.
+    if (!server.certificates.files) AddQueryNames(&server.certificates.names);
     auto started = WebhookServer::Start(std::move(server), timer.Now());
     if (!started.ok()) return started.status();
     webhook_server = *std::move(started);
@@ -401,6 +451,33 @@ struct Service::Impl {
     wanted.enabled = options.webhook.warnings;
     warnings = keep(WebhookPurpose::kWarnings, kWarningsPath);
     return absl::OkStatus();
+  }
+
+  // By which those who query may call this process.
+  void AddQueryNames(CertificateNames* names) {
+    const ServeOptions::Query& query = options.query;
+    if (query.authentication == ServeOptions::Query::Authentication::kNone &&
+        options.aggregated_listen.empty()) {
+      return;
+    }
+    const std::string name_space = query.service_namespace.empty()
+                                       ? OwnPodNamespace(cluster).value_or("")
+                                       : query.service_namespace;
+    if (!query.service_name.empty() && !name_space.empty()) {
+      names->dns.push_back(fmt::format("{}.{}.svc", query.service_name, name_space));
+      names->dns.push_back(fmt::format("{}.{}", query.service_name, name_space));
+    }
+    names->dns.push_back("localhost");
+    for (const std::string& listen :
+         {options.listen, options.grpc_listen, options.aggregated_listen}) {
+      const absl::StatusOr<http::ListenAddress> address = http::ParseListenAddress(listen);
+      if (!address.ok()) continue;
+      for (const std::string& ip : NamesForUrl(address->host).ips) {
+        if (std::find(names->ips.begin(), names->ips.end(), ip) == names->ips.end()) {
+          names->ips.push_back(ip);
+        }
+      }
+    }
   }
 
   absl::Status StartElection() {
@@ -489,13 +566,32 @@ struct Service::Impl {
                      });
   }
 
+  void ServeQueriesBy(const http::Certificate& certificate) {
+    // The webhook's server has taken it before.
+    if (options.query.authentication == ServeOptions::Query::Authentication::kToken) {
+      if (!rest_server->SetCertificate(certificate).ok()) std::abort();
+      grpc_server->SetCertificate(certificate);
+    }
+    if (aggregated_server != nullptr && !aggregated_server->SetCertificate(certificate).ok()) {
+      std::abort();
+    }
+  }
+
+  void KeepAggregated(absl::Time now) {
+    if (aggregated_server == nullptr) return;
+    front_proxy_source->Tick(now);
+    api_service->SetCaBundle(webhook_server->CaBundlePem());
+    api_service->Tick(now);
+  }
+
   // On the timer's thread.
   void Upkeep() {
     const absl::Time now = timer.Now();
     timer_beat.Beat();
     LookForKueue(now);
     if (label != nullptr) label->Tick(now, leadership->Leads());
-    webhook_server->Tick(now);
+    if (webhook_server->Tick(now)) ServeQueriesBy(webhook_server->certificate());
+    KeepAggregated(now);
     certificate_expires = absl::ToUnixSeconds(webhook_server->certificate_expires());
     for (WebhookRegistration* each : {registration.get(), warnings.get()}) {
       each->SetCaBundle(webhook_server->CaBundlePem());
@@ -564,6 +660,7 @@ struct Service::Impl {
     sample.held_binds = scheduler_routes->held_binds();
     sample.filter_answers = filter_table.size();
     sample.subscriptions = store.subscriptions();
+    if (access != nullptr) sample.access = access->stats();
     sample.ready = NotReadyReason().empty();
     if (started) {
       sample.connections = {{"extender", extender_server->connection_counts()},
@@ -571,6 +668,9 @@ struct Service::Impl {
                             {"grpc", grpc_server->connection_counts()},
                             {"webhook", webhook_server->connection_counts()},
                             {"health", health_server->connection_counts()}};
+      if (aggregated_server != nullptr) {
+        sample.connections.emplace_back("aggregated", aggregated_server->connection_counts());
+      }
       sample.leading = leadership->Leads();
       sample.leader_known = leadership->WhyNoLeader().empty();
       sample.terms = leadership->terms();
@@ -591,10 +691,13 @@ struct Service::Impl {
     AwaitCommits();
     if (leadership != nullptr) leadership->Stop(absl::Seconds(2));
     scheduler_routes->Refuse("muster is stopping");
+    // Who waits to be known isn't waited for.
+    if (access != nullptr) access->Stop();
     // The servers first: their handlers read everything below.
     extender_server->Stop(absl::Seconds(1));
     rest_server->Stop(absl::Seconds(1));
     grpc_server->Stop(absl::Seconds(1));
+    if (aggregated_server != nullptr) aggregated_server->Stop(absl::Seconds(1));
     webhook_server->Stop(absl::Seconds(1));
     health_server->Stop(absl::Seconds(1));
     StopWatching();
@@ -666,9 +769,14 @@ struct Service::Impl {
   std::atomic<bool> another_kueue = false;
   std::atomic<bool> gating_active = false;
   std::atomic<int64_t> certificate_expires = 0;  // Unix seconds; 0: not known yet
+  std::unique_ptr<AccessControl> access;         // null: everyone may ask
   std::unique_ptr<http::Server> extender_server;
   std::unique_ptr<http::Server> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;
+  FrontProxy front_proxy;
+  std::unique_ptr<http::Server> aggregated_server;       // null: not served, as the next
+  std::unique_ptr<FrontProxySource> front_proxy_source;  // the timer's thread only, once started
+  std::unique_ptr<ApiService> api_service;               // likewise
   std::unique_ptr<http::Server> health_server;
   size_t files = 0;  // that may be open
   Heartbeat engine_beat;
@@ -698,6 +806,9 @@ uint16_t Service::rest_port() const { return impl_->rest_server->port(); }
 uint16_t Service::grpc_port() const { return impl_->grpc_server->port(); }
 uint16_t Service::webhook_port() const { return impl_->webhook_server->port(); }
 uint16_t Service::health_port() const { return impl_->health_server->port(); }
+uint16_t Service::aggregated_port() const {
+  return impl_->aggregated_server == nullptr ? 0 : impl_->aggregated_server->port();
+}
 void Service::Stop() { impl_->Stop(); }
 
 }  // namespace muster::extender

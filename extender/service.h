@@ -41,6 +41,7 @@ class Service {
   uint16_t grpc_port() const;
   uint16_t webhook_port() const;
   uint16_t health_port() const;
+  uint16_t aggregated_port() const;  // 0 where it isn't served
 
   // Refuses new bind calls, lets a commit under way be completed for at most options.stop_grace,
   // gives the lead up, and ends all threads. Idempotent.

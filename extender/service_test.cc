@@ -73,6 +73,8 @@ class ServiceTest : public ::testing::Test {
     options.extender_listen = options.listen = options.grpc_listen = options.webhook_listen =
         options.health_listen = "127.0.0.1:0";
     options.leader_elect = false;
+    // What it answers to whom is query_access_test.cc's.
+    options.query.authentication = ServeOptions::Query::Authentication::kNone;
     return options;
   }
   void StartService(ServeOptions options = Options()) {
@@ -735,6 +737,29 @@ TEST_F(ServiceTest, AFollowedLeaseNeedsTheElection) {
   const auto service = Service::Start(std::move(options), *kube::LoadKubeconfig({kubeconfig_}));
   EXPECT_THAT(std::string(service.status().message()),
               HasSubstr("lease.follow is given, but --leader-elect=false"));
+}
+
+// Unless the configuration says otherwise. Which answers who gets is query_access_test.cc's.
+TEST_F(ServiceTest, QueriesTakeATokenAndTheRestDoesnt) {
+  server_.SetAccounts({{.token = "of-anna",
+                        .user = "anna",
+                        .audiences = {"muster.dev"},
+                        .may = {{"list", "scheduling.x-k8s.io", "podgroups", "default"}}}});
+  ServeOptions options = Options();
+  options.query = {};
+  StartService(std::move(options));
+  for (const char* path : {"/v1/gangs", "/v1/gangs/a/b", "/v1/nodes", "/v1/queues", "/v1/queues/a",
+                           "/v1/queues/a/b", "/v1/flavors"}) {
+    EXPECT_EQ(Rest(path).status, 401) << path;
+  }
+  const std::string address = fmt::format("127.0.0.1:{}", service_->rest_port());
+  EXPECT_TRUE(RestClient(address, "of-anna").ListGangs("default").ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(RestClient(address, "of-anna").ListGangs("").status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(RestClient(address).ListGangs("default").status()));
+  EXPECT_EQ(Rest("/").status, 200);
+  const std::string metrics = Rest("/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("muster_access_refusals_total{reason=\"forbidden\"} 1"));
+  EXPECT_THAT(metrics, HasSubstr("muster_access_cache_hits_total{review=\"token\"} 1"));
 }
 
 TEST_F(ServiceTest, UnusableExtenderCallsAreRefusedByField) {

@@ -1,6 +1,9 @@
 #include "http/connection.h"
 
 #include <fmt/format.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -15,10 +18,12 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -58,6 +63,13 @@ constexpr size_t kFirstReadSize = 1 << 10;
 // What simdjson may read past a text's end.
 constexpr size_t kBodyPadding = 64;
 
+bool IsThisHost(const asio::ip::address& address) {
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
+  }
+  return address.is_loopback();
+}
+
 template <typename Stream>
 class ConnectionOf final : public Connection {
  public:
@@ -83,6 +95,10 @@ class ConnectionOf final : public Connection {
       self->answer_ = std::move(*shared);
       self->signal_.cancel();
     });
+  }
+
+  void Run(std::function<void()> function) override {
+    core_->Post(strand_, [self = Self(), function = std::move(function)] { function(); });
   }
 
   void Drain() override {
@@ -114,21 +130,61 @@ class ConnectionOf final : public Connection {
   }
 
   asio::awaitable<void> Run() {
-    bool open = co_await Handshake();
+    bool open = co_await Begin();
     while (open) open = co_await ServeOne();
     if (!closed_) co_await Shutdown();
     core_->Remove(this);
   }
 
-  asio::awaitable<bool> Handshake() {
+  // The handshake, if there is one.
+  asio::awaitable<bool> Begin() {
     if constexpr (!kIsPlain) {
       Expire(core_->options.header_timeout);
-      auto [error] = co_await stream_.async_handshake(asio::ssl::stream_base::server, kAwait);
+      ErrorCode error;
+      size_t count = 0;
+      if (core_->options.also_in_clear) {
+        std::tie(error, count) =
+            co_await Plain().async_read_some(buffer_.prepare(kFirstReadSize), kAwait);
+        buffer_.commit(count);
+        // RFC 8446, 5.1: a TLSPlaintext of type handshake. No method of HTTP begins with it.
+        constexpr unsigned char kHandshake = 22;
+        in_clear_ =
+            !error && *static_cast<const unsigned char*>(buffer_.data().data()) != kHandshake;
+      }
+      if (!error && !in_clear_) {
+        std::tie(error, count) = co_await stream_.async_handshake(asio::ssl::stream_base::server,
+                                                                  buffer_.data(), kAwait);
+        buffer_.consume(count);
+        if (!error && core_->options.client_certificates) ReadClientCertificates();
+      }
       if (error) Abort();
       co_return !error;
     }
     co_return true;
   }
+
+  void ReadClientCertificates() {
+    if constexpr (!kIsPlain) {
+      SSL* const tls = stream_.native_handle();
+      auto found = std::make_shared<std::vector<std::string>>();
+      const auto add = [&found](X509* certificate) {
+        unsigned char* der = nullptr;
+        const int size = i2d_X509(certificate, &der);
+        if (size > 0) found->emplace_back(reinterpret_cast<const char*>(der), size);
+        OPENSSL_free(der);
+      };
+      // Of a server the chain is without the client's own.
+      X509* const own = SSL_get0_peer_certificate(tls);
+      if (own == nullptr) return;
+      add(own);
+      STACK_OF(X509)* const others = SSL_get_peer_cert_chain(tls);
+      for (int i = 0; i < sk_X509_num(others); ++i) add(sk_X509_value(others, i));
+      client_certificates_ = std::move(found);
+    }
+  }
+
+  // True if the socket is read and written as it is.
+  bool InClear() const { return kIsPlain || in_clear_; }
 
   // One request and its answer. False: the connection is done.
   asio::awaitable<bool> ServeOne() {
@@ -186,7 +242,8 @@ class ConnectionOf final : public Connection {
     Expire(core_->options.idle_timeout);
     if (!SetIdle()) co_return false;
     buffer_.shrink_to_fit();
-    auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kFirstReadSize), kAwait);
+    size_t count = 0;
+    const ErrorCode error = co_await AwaitSome(buffer_.prepare(kFirstReadSize), count);
     if (error || !SetReading()) co_return false;
     buffer_.commit(count);
     co_return true;
@@ -264,12 +321,22 @@ class ConnectionOf final : public Connection {
 
   // Takes what is there, else waits for it: a wait costs two switches of threads.
   asio::awaitable<ErrorCode> ReadSome(asio::mutable_buffer into, size_t& count) {
-    ErrorCode error;
-    if constexpr (kIsPlain) {
+    if (InClear()) {
+      ErrorCode error;
       count = Plain().socket().read_some(into, error);
       if (error != asio::error::would_block) co_return error;
     }
-    std::tie(error, count) = co_await stream_.async_read_some(into, kAwait);
+    const ErrorCode error = co_await AwaitSome(into, count);
+    co_return error;
+  }
+
+  asio::awaitable<ErrorCode> AwaitSome(asio::mutable_buffer into, size_t& count) {
+    ErrorCode error;
+    if (InClear()) {
+      std::tie(error, count) = co_await Plain().async_read_some(into, kAwait);
+    } else {
+      std::tie(error, count) = co_await stream_.async_read_some(into, kAwait);
+    }
     co_return error;
   }
 
@@ -332,7 +399,7 @@ class ConnectionOf final : public Connection {
   // Sends what the socket takes at once, then waits for the rest: a wait costs two switches of
   // threads. `own` is what of it nobody else keeps, and is kept that long.
   asio::awaitable<ErrorCode> WriteAll(Parts parts, size_t own = 0) {
-    if constexpr (kIsPlain) {
+    if (InClear()) {
       ErrorCode error;
       const size_t sent = Plain().socket().write_some(Buffers(parts), error);
       if (error && error != asio::error::would_block) co_return error;
@@ -342,9 +409,9 @@ class ConnectionOf final : public Connection {
     Expire(core_->options.write_timeout);
     ErrorCode error;
     size_t size = 0;
-    if constexpr (kIsPlain) {
+    if (InClear()) {
       const auto rest = Buffers(parts);
-      std::tie(error, size) = co_await asio::async_write(stream_, rest, kAwait);
+      std::tie(error, size) = co_await asio::async_write(Plain(), rest, kAwait);
     } else {
       // As one: each buffer would make a record, and a packet, of its own.
       std::string all;
@@ -447,21 +514,30 @@ class ConnectionOf final : public Connection {
   // Over TLS the socket is only looked at, so that no read is in the way of the stream's shutdown:
   // whatever arrives is the client's end, which has nothing to say.
   asio::awaitable<void> AwaitHangup() {
-    if constexpr (kIsPlain) {
+    if (InClear()) {
       std::array<char, 512> unused;
       ErrorCode error;
       for (size_t total = 0; !closed_ && !stream_ended_ && !error && total < kReadSize;) {
         Plain().expires_never();
         size_t size = 0;
-        std::tie(error, size) = co_await stream_.async_read_some(asio::buffer(unused), kAwait);
+        std::tie(error, size) = co_await Plain().async_read_some(asio::buffer(unused), kAwait);
         total += size;
       }
     } else {
-      co_await Plain().socket().async_wait(asio::ip::tcp::socket::wait_read, kAwait);
+      do {
+        co_await Plain().socket().async_wait(asio::ip::tcp::socket::wait_read, kAwait);
+      } while (!closed_ && !stream_ended_ && NothingHasCome());
     }
     listening_ = false;
     signal_.cancel();
     if (!stream_ended_) Abort();
+  }
+
+  // A wait may end for what was read before it began.
+  bool NothingHasCome() {
+    char unused = 0;
+    return recv(Plain().socket().native_handle(), &unused, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           (errno == EAGAIN || errno == EWOULDBLOCK);
   }
 
   // Takes AwaitHangup's read out of the way of the connection's own end.
@@ -489,8 +565,10 @@ class ConnectionOf final : public Connection {
 
   asio::awaitable<void> Shutdown() {
     if constexpr (!kIsPlain) {
-      Expire(kLingerTime);
-      co_await stream_.async_shutdown(kAwait);
+      if (!in_clear_) {
+        Expire(kLingerTime);
+        co_await stream_.async_shutdown(kAwait);
+      }
     }
     ErrorCode ignored;
     Plain().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
@@ -518,6 +596,8 @@ class ConnectionOf final : public Connection {
   beast::flat_buffer buffer_;
   Phase phase_ = Phase::kReading;
   bool closed_ = false;
+  bool in_clear_ = false;  // of a stream that could be TLS
+  std::shared_ptr<const std::vector<std::string>> client_certificates_;
   bool chunked_ = true;
   size_t holding_ = 0;         // of the memory limit
   bool listening_ = false;     // AwaitHangup is under way
@@ -632,6 +712,7 @@ class Responder::Exchange {
   void Deliver(Answer answer) {
     if (!answered_.exchange(true)) connection_->Deliver(std::move(answer));
   }
+  void Resume(std::function<void()> next) { connection_->Run(std::move(next)); }
 
  private:
   const std::shared_ptr<ServerCore> core_;
@@ -651,6 +732,8 @@ void Responder::Stream(std::string content_type, std::unique_ptr<StreamSource> s
 }
 
 void Responder::HangUp() const { exchange_->Deliver({.hang_up = true}); }
+
+void Responder::Resume(std::function<void()> next) const { exchange_->Resume(std::move(next)); }
 
 namespace {
 
@@ -685,7 +768,16 @@ void ConnectionOf<Stream>::Handle(const Parser::value_type& message, std::string
                   .content_type = text_of(message[beast::http::field::content_type]),
                   .accept = text_of(message[beast::http::field::accept]),
                   .user_agent = text_of(message[beast::http::field::user_agent]),
+                  .authorization = text_of(message[beast::http::field::authorization]),
+                  .peer = peer.to_string(),
+                  .secret = !InClear() || IsThisHost(peer),
+                  .client_certificates = client_certificates_,
                   .body = std::move(body)};
+  if (core_->options.client_certificates) {
+    for (const auto& field : message) {
+      request.headers.emplace_back(text_of(field.name_string()), text_of(field.value()));
+    }
+  }
   (*handler)(request, responder);
   core_->body_buffers.Give(std::move(request.body));
 }

@@ -122,6 +122,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   virtual void Start() = 0;
   // The answer to the request under way. Thread-safe.
   virtual void Deliver(Answer answer) = 0;
+  // Runs it on the connection's strand, never inline. Thread-safe.
+  virtual void Run(std::function<void()> function) = 0;
   // The server is stopping: closes if idle or streaming. Thread-safe.
   virtual void Drain() = 0;
   // Closes whatever is under way. Thread-safe.

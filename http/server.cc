@@ -36,7 +36,8 @@ constexpr auto kBeat = std::chrono::seconds(1);
 // After a failed accept: most likely no file descriptors are left.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
-absl::StatusOr<std::shared_ptr<asio::ssl::context>> MakeTls(const Certificate& certificate) {
+absl::StatusOr<std::shared_ptr<asio::ssl::context>> MakeTls(const Certificate& certificate,
+                                                            bool client_certificates) {
   auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
   ErrorCode error;
   context->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1 |
@@ -48,6 +49,13 @@ absl::StatusOr<std::shared_ptr<asio::ssl::context>> MakeTls(const Certificate& c
   }
   context->use_private_key(asio::buffer(certificate.key), asio::ssl::context::pem, error);
   if (error) return absl::InvalidArgumentError("TLS private key: " + error.message());
+  if (client_certificates) {
+    SSL_CTX* const tls = context->native_handle();
+    SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, [](int, X509_STORE_CTX*) { return 1; });
+    // One that goes on with an earlier session shows no certificate.
+    SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_options(tls, SSL_OP_NO_TICKET);
+  }
   return context;
 }
 
@@ -107,7 +115,8 @@ class Server::Impl {
   }
 
   absl::Status SetCertificate(const Certificate& certificate) {
-    absl::StatusOr<std::shared_ptr<asio::ssl::context>> tls = MakeTls(certificate);
+    absl::StatusOr<std::shared_ptr<asio::ssl::context>> tls =
+        MakeTls(certificate, core_->options.client_certificates);
     if (!tls.ok()) return tls.status();
     std::lock_guard lock(core_->mutex);
     core_->tls = *std::move(tls);

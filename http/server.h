@@ -36,6 +36,14 @@ struct Request {
   std::string content_type;                                // headers as they came; "" without
   std::string accept;
   std::string user_agent;
+  std::string authorization;
+  std::string peer;     // its address
+  bool secret = false;  // nobody on a network reads it: over TLS, or from this host
+  // All of them, and the certificates that the client has shown and has the key of, in DER, its own
+  // first; who signed them is for others to say. Both only where ServerOptions::client_certificates
+  // is set.
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  std::shared_ptr<const std::vector<std::string>> client_certificates = {};  // null: none
   // Has some capacity past its end, for parsers that read in blocks.
   std::string body;
 
@@ -90,6 +98,9 @@ class Responder {
   void Stream(std::string content_type, std::unique_ptr<StreamSource> source) const;
   // Ends the connection without an answer.
   void HangUp() const;
+  // Runs `next` on an io thread, never inline; not at all once the server has ended. For who learns
+  // the answer on a thread that has other things to do.
+  void Resume(std::function<void()> next) const;
 
  private:
   std::shared_ptr<Exchange> exchange_;
@@ -134,6 +145,10 @@ struct ServerOptions {
   absl::Duration idle_timeout = absl::Minutes(5);
   // Serves HTTPS if set.
   std::optional<Certificate> certificate = {};
+  // HTTP too, at the same port: what a connection begins with tells which.
+  bool also_in_clear = false;
+  // Asks clients for a certificate, which they need not have.
+  bool client_certificates = false;
   // Of one peer, by its address; so that no peer can take the place of all others.
   size_t max_connections_per_peer = SIZE_MAX;
   // What becomes of a connection that comes while there are max_connections (or that many of its

@@ -156,6 +156,8 @@ class Demo {
     serve.extender_listen = LoopbackAddress(8888);
     serve.listen = LoopbackAddress(8080);
     serve.grpc_listen = LoopbackAddress(8081);
+    // This cluster has no users.
+    serve.query.authentication = extender::ServeOptions::Query::Authentication::kNone;
     serve.webhook_listen = LoopbackAddress(9443);
     serve.health_listen = LoopbackAddress(8082);
     absl::StatusOr<std::unique_ptr<Service>> service = Service::Start(serve, *client);

@@ -51,16 +51,19 @@ absl::StatusOr<std::unique_ptr<WebhookServer>> WebhookServer::Start(WebhookServe
       new WebhookServer(*std::move(certificates), *std::move(server)));
 }
 
-void WebhookServer::Tick(absl::Time now) {
+http::Certificate WebhookServer::certificate() const { return ToHttp(certificates_.serving()); }
+
+bool WebhookServer::Tick(absl::Time now) {
   const bool changed = certificates_.Tick(now);
   if (certificates_.file_error() != logged_) {
     logged_ = certificates_.file_error();
     if (!logged_.ok()) spdlog::warn("webhook: files not used: {}", std::string(logged_.message()));
   }
-  if (!changed) return;
+  if (!changed) return false;
   // What ServingCertificates hands out has been checked or made here.
   spdlog::info("webhook: new certificate, valid until {}", kube::TimeText(certificate_expires()));
-  if (!http_->SetCertificate(ToHttp(certificates_.serving())).ok()) std::abort();
+  if (!http_->SetCertificate(certificate()).ok()) std::abort();
+  return true;
 }
 
 }  // namespace muster::extender

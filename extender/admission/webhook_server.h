@@ -39,6 +39,8 @@ class WebhookServer {
   uint16_t port() const { return http_->port(); }
   http::Server::ConnectionCounts connection_counts() const { return http_->connection_counts(); }
   absl::Duration silent_for() const { return http_->silent_for(); }
+  // What is served now, for others who serve by the same names.
+  http::Certificate certificate() const;
   // Until when the served certificate is valid.
   absl::Time certificate_expires() const { return certificates_.serving().not_after; }
   // What the registration has to hold: every authority that is or will be served.
@@ -46,8 +48,9 @@ class WebhookServer {
   // What the registration does hold, once it is known.
   void SetTrusted(std::string bundle) { certificates_.SetTrusted(std::move(bundle)); }
 
-  // Renews certificates that are due: new connections get them, those that are open go on.
-  void Tick(absl::Time now);
+  // Renews certificates that are due: new connections get them, those that are open go on. True if
+  // certificate() has changed.
+  bool Tick(absl::Time now);
   absl::Time NextTick() const { return certificates_.NextTick(); }
 
   // Not OK while no caller can trust what is served, with the reason.

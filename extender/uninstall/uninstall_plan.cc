@@ -37,6 +37,9 @@ constexpr std::string_view kKueueLease = "c1f6bfd2.kueue.x-k8s.io";
 constexpr std::string_view kOwnLease = "muster";
 constexpr const char* kWhy = "Muster is being uninstalled";
 
+// As the chart makes it; aggregated/api_resources.h.
+constexpr const char* kApiService = "v1beta1.visibility.muster.dev";
+
 // On pods, PodGroups, jobs and Workloads: what deploy/policies/state.yaml keeps from others.
 constexpr std::array kStateAnnotations = {
     coscheduling::kRecordAnnotation, coscheduling::kEpochAnnotation, coscheduling::kWakeAnnotation,
@@ -186,6 +189,7 @@ class Planner {
     LookForKueue();
     ReadJobs();
     Webhooks();
+    ApiServices();
     Running();
     Undecided();
     Signals();
@@ -276,6 +280,19 @@ class Planner {
                     Names(names)));
     if (!names.empty()) plan_.fixes.back().at_once = true;
     webhooks_ = !names.empty();
+  }
+
+  void ApiServices() {
+    std::vector<kube::Request> requests;
+    for (const json& each : objects_.of("apiservices")) {
+      if (NameOf(each) == kApiService) requests.push_back(Delete(Path("apiservices"), each));
+    }
+    const bool any = !requests.empty();
+    Add(std::move(requests),
+        fmt::format("delete its APIService ({}), since no namespace can be deleted while nobody "
+                    "answers for it",
+                    kApiService));
+    if (any) plan_.fixes.back().at_once = true;
   }
 
   void Running() {
@@ -597,6 +614,7 @@ std::vector<ListToRead> ListsToUninstall(const UninstallSettings& settings) {
                            "validatingadmissionpolicybindings", "validatingadmissionpolicies"}) {
     lists.push_back({list, admission + list, {}});
   }
+  lists.push_back({"apiservices", "/apis/apiregistration.k8s.io/v1/apiservices", {}});
   for (const char* list : kQueueLists) lists.push_back({list, kueue + list, {}});
   for (const JobList& list : kJobLists) lists.push_back({list.name, list.path, {}});
   return lists;

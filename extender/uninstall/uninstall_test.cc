@@ -38,6 +38,7 @@ constexpr const char* kFlavors = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors";
 constexpr const char* kLeases = "/apis/coordination.k8s.io/v1/namespaces/muster-system/leases";
 constexpr const char* kDeployments = "/apis/apps/v1/namespaces/muster-system/deployments";
 constexpr const char* kAdmission = "/apis/admissionregistration.k8s.io/v1/";
+constexpr const char* kApiServices = "/apis/apiregistration.k8s.io/v1/apiservices";
 constexpr const char* kFinalizer = "kueue.x-k8s.io/resource-in-use";
 
 // Answers at once, with what a test puts in between.
@@ -183,6 +184,21 @@ class Cluster {
       Post(std::string(kAdmission) + kind, {{"metadata", Named("muster-state", part_of)}});
       Post(std::string(kAdmission) + kind, {{"metadata", Named("others")}});
     }
+    // The embedded API server hands nothing on.
+    Post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+         {{"metadata", Named("apiservices.apiregistration.k8s.io")},
+          {"spec",
+           {{"group", "apiregistration.k8s.io"},
+            {"scope", "Cluster"},
+            {"names", {{"plural", "apiservices"}, {"kind", "APIService"}}},
+            {"versions",
+             json::array({{{"name", "v1"},
+                           {"served", true},
+                           {"storage", true},
+                           {"schema", {{"openAPIV3Schema", {{"type", "object"}}}}}}})}}}});
+    for (const char* name : {"v1beta1.visibility.muster.dev", "v1.others"}) {
+      Post(kApiServices, {{"metadata", Named(name, part_of)}, {"spec", json::object()}});
+    }
     Lease("muster-system", "coscheduling", "", server.now() - absl::Hours(1));
     Lease("muster-system", "others", "them", server.now());
     Post(kDeployments, {{"metadata", Named("muster", part_of)}, {"spec", {{"replicas", 0}}}});
@@ -325,6 +341,8 @@ TEST_F(UninstallTest, WhatWaitsIsLetGoAndNothingOfMusterIsLeft) {
     EXPECT_EQ(StatusOf(admission + kind + "/muster-state"), 404);
     EXPECT_EQ(StatusOf(admission + kind + "/others"), 200);
   }
+  EXPECT_EQ(StatusOf(std::string(kApiServices) + "/v1beta1.visibility.muster.dev"), 404);
+  EXPECT_EQ(StatusOf(std::string(kApiServices) + "/v1.others"), 200);
   EXPECT_EQ(StatusOf(std::string(kLeases) + "/coscheduling"), 404);
   EXPECT_EQ(StatusOf(std::string(kLeases) + "/others"), 200);
 
@@ -391,11 +409,11 @@ TEST_F(UninstallTest, WhatBecomesOfWhatWaitsIsItsOwnersToSay) {
   EXPECT_THAT(out_, AllOf(HasSubstr("2 pods wait behind Muster's gate, and 2 jobs"),
                           HasSubstr("--gates=lift"), HasSubstr("--gates=keep")));
   auto after = cluster_.Everything();
-  EXPECT_EQ(before.size(), after.size() + 2) << "the webhooks went";
+  EXPECT_EQ(before.size(), after.size() + 3) << "the webhooks and the APIService went";
   for (const auto& [name, object] : after) EXPECT_EQ(object, before.at(name)) << name;
 }
 
-TEST_F(UninstallTest, UnderTheHandsOfAMusterThatRunsOnlyItsWebhooksGo) {
+TEST_F(UninstallTest, UnderTheHandsOfAMusterThatRunsOnlyWhatCallsItGoes) {
   cluster_.Lease("muster-system", "coscheduling", "muster-0_x", cluster_.server.now());
   cluster_.server.MergePatch(std::string(kDeployments) + "/muster", {{"spec", {{"replicas", 2}}}});
   const auto before = cluster_.Everything();
@@ -404,7 +422,7 @@ TEST_F(UninstallTest, UnderTheHandsOfAMusterThatRunsOnlyItsWebhooksGo) {
               AllOf(HasSubstr("done: delete its webhooks"),
                     HasSubstr("kubectl -n muster-system scale deployment muster --replicas=0"),
                     HasSubstr("muster-0_x renewed Lease muster-system/coscheduling 0s ago")));
-  EXPECT_EQ(cluster_.Everything().size() + 2, before.size());
+  EXPECT_EQ(cluster_.Everything().size() + 3, before.size());
   EXPECT_TRUE(Annotations(Node("held")).contains("muster.dev/holds"));
 
   cluster_.server.MergePatch(std::string(kDeployments) + "/muster", {{"spec", {{"replicas", 0}}}});

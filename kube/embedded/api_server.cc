@@ -33,6 +33,10 @@ void ApiServer::SetWebhookCaller(std::shared_ptr<WebhookCaller> caller) {
   impl_->SetWebhookCaller(std::move(caller));
 }
 
+void ApiServer::SetAccounts(std::vector<Account> accounts) {
+  impl_->SetAccounts(std::move(accounts));
+}
+
 void ApiServer::CompactHistory() { impl_->CompactHistory(); }
 
 uint64_t ApiServer::revision() const { return impl_->revision(); }

@@ -3,7 +3,8 @@
 // It answers as kube-apiserver v1.34 does wherever Muster, kubectl or the simulators rely on it:
 // resourceVersions and conflicts, watches with bookmarks and 410, preconditions, graceful deletion,
 // finalizers, scheduling gates, bindings, validation, server-side apply, CRDs, admission webhooks.
-// It has no users (everything is allowed) and no controllers.
+// Everybody may do everything (accounts are for those who ask about others), and there are no
+// controllers.
 //
 // Time comes from `clock` and names and UIDs from `seed`, so that equal calls give equal answers.
 // http_front.h puts it on a socket; direct_transport.h puts a kube::Transport on it.
@@ -49,6 +50,23 @@ struct Answer {
   std::vector<std::string> warnings;  // for Warning headers
 };
 
+// What somebody may do; "*" is anything, and an empty namespace that of no namespace, which is also
+// all of them.
+struct Grant {
+  std::string verb;
+  std::string group;
+  std::string resource;
+  std::string name_space;
+};
+
+struct Account {
+  std::string token = {};
+  std::string user = {};
+  std::vector<std::string> groups = {};
+  std::vector<std::string> audiences = {};  // of the token; none: the server's own
+  std::vector<Grant> may = {};
+};
+
 class ApiServer {
  public:
   explicit ApiServer(ApiServerOptions options = {});
@@ -77,6 +95,9 @@ class ApiServer {
   // Who calls webhooks. Null (as at first): every call fails as unreachable, and failurePolicy
   // decides. Thread-safe; calls under way keep the caller they began with.
   void SetWebhookCaller(std::shared_ptr<WebhookCaller> caller);
+
+  // Who is known to TokenReview and SubjectAccessReview; nobody at first. Thread-safe.
+  void SetAccounts(std::vector<Account> accounts);
 
   // Forgets the history: older resourceVersions answer 410 from now on.
   void CompactHistory();

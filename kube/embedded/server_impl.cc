@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "kube/embedded/accounts.h"
 #include "kube/embedded/custom_types.h"
 #include "kube/embedded/json_fields.h"
 #include "kube/embedded/metadata_rules.h"
@@ -99,6 +100,7 @@ ServerImpl::ServerImpl(ApiServerOptions options)
 
 Answer ServerImpl::Handle(const Request& request, const RequestHeaders& headers) {
   if (std::optional<Answer> discovery = Discover(request)) return *std::move(discovery);
+  if (std::optional<Answer> review = AnswerAboutAccounts(request)) return *std::move(review);
   Call call{request, headers, {}, nullptr, {}};
   ApiResult<Answer> answer = Route(&call);
   Answer result = answer.ok() ? *std::move(answer) : FailureAnswer(answer.error());
@@ -175,6 +177,18 @@ ApiResult<Answer> ServerImpl::RouteSubresource(Call* call) {
   if (method == Method::kPut) return Replace(call);
   if (method == Method::kPatch) return Patch(call);
   return MethodNotAllowed();
+}
+
+void ServerImpl::SetAccounts(std::vector<Account> accounts) {
+  std::lock_guard lock(mutex_);
+  accounts_ = std::move(accounts);
+}
+
+std::optional<Answer> ServerImpl::AnswerAboutAccounts(const Request& request) {
+  std::lock_guard lock(mutex_);
+  const std::optional<ApiResult<Answer>> answer = AnswerReview(request, accounts_);
+  if (!answer) return std::nullopt;
+  return answer->ok() ? **answer : FailureAnswer(answer->error());
 }
 
 void ServerImpl::CompactHistory() {

@@ -93,6 +93,7 @@ class ServerImpl {
   ApiServer::WatchResult Watch(const Request& request, const RequestHeaders& headers);
   bool MayBlock(const Request& request);
   void SetWebhookCaller(std::shared_ptr<WebhookCaller> caller);
+  void SetAccounts(std::vector<Account> accounts);
   void CompactHistory();
   uint64_t revision();
   absl::Time now() const { return options_.clock(); }
@@ -105,6 +106,9 @@ class ServerImpl {
   void CloseWatch(WatchSession::State* state);
 
  private:
+  // accounts.h
+  std::optional<Answer> AnswerAboutAccounts(const Request& request);
+
   // server_impl.cc: finding the kind and the verb
   ApiResult<Answer> Route(Call* call);
   // Fills in path and type; 404 for a path that leads nowhere.
@@ -203,6 +207,7 @@ class ServerImpl {
 
   std::mutex mutex_;
   std::shared_ptr<WebhookCaller> webhook_caller_;
+  std::vector<Account> accounts_;
   ResourceTypes types_;
   ObjectStore store_;
   std::mt19937_64 random_;

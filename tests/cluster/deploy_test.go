@@ -88,6 +88,8 @@ func TestRolesOfEveryClusterCoverGangs(t *testing.T) {
 	read, write := []string{"get", "list", "watch"}, []string{"create", "patch", "update", "delete"}
 	for _, user := range []string{"viewer", "editer"} {
 		expect(true, user, read, groups, workloads, queues)
+		// What Muster says of them.
+		expect(true, user, []string{"get", "list"}, thing{"visibility.muster.dev", "gangs", ""}, thing{"visibility.muster.dev", "localqueues", ""})
 		status := []thing{{"scheduling.x-k8s.io", "podgroups", "status"}, {"kueue.x-k8s.io", "workloads", "status"}}
 		expect(false, user, write, append(status, workloads, queues)...)
 	}

@@ -45,6 +45,9 @@ var users = []user{
 	{name: "system:kube-scheduler", group: "system:authenticated"},
 }
 
+// frontProxyName is what the API server is called where it hands requests on.
+const frontProxyName = "front-proxy-client"
+
 // identities are the files that make the API server's callers and the server
 // itself known to each other.
 type identities struct {
@@ -69,6 +72,15 @@ func createIdentities(folder string) (*identities, error) {
 		return nil, err
 	}
 
+	// The API server shows by this who it is, where it hands requests on.
+	front, err := NewAuthority("front proxy")
+	if err != nil {
+		return nil, err
+	}
+	if err := front.writeClient(i.path("front-proxy"), frontProxyName, 24*time.Hour); err != nil {
+		return nil, err
+	}
+
 	accountKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, err
@@ -86,6 +98,7 @@ func createIdentities(folder string) (*identities, error) {
 	}
 	for name, content := range map[string][]byte{
 		"ca.crt":              i.authority,
+		"front-proxy-ca.crt":  front.PEM(),
 		"service-account.key": accountPEM,
 		"tokens.csv":          []byte(tokens),
 	} {
@@ -133,20 +146,32 @@ func (a *Authority) PEM() []byte {
 // WriteServing writes PATH.crt and PATH.key for a server on loopback, also one
 // behind the Service of Muster's webhook.
 func (a *Authority) WriteServing(path, name string, validity time.Duration) error {
+	return a.write(path, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		NotAfter:    time.Now().Add(validity),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:    []string{"localhost", webhookService + "." + deploymentNamespace + ".svc"},
+	})
+}
+
+// writeClient writes PATH.crt and PATH.key for a client of that name.
+func (a *Authority) writeClient(path, name string, validity time.Duration) error {
+	return a.write(path, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		NotAfter:    time.Now().Add(validity),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+func (a *Authority) write(path string, template *x509.Certificate) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2),
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(validity),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:     []string{"localhost", webhookService + "." + deploymentNamespace + ".svc"},
-	}
+	template.SerialNumber = big.NewInt(2)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
 	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
 		return err

@@ -27,6 +27,8 @@ type Muster struct {
 	GRPCAddress     string
 	WebhookAddress  string
 	HealthAddress   string // what the kubelet would ask
+	// Where the API server hands queries on to; empty: nowhere.
+	AggregatedAddress string
 
 	plane  *Plane
 	binary string
@@ -60,6 +62,7 @@ type Launch struct {
 	Environment []string          // added to the driver's own
 	Webhook     map[string]string // added to that part of the configuration that deploy/ gives it
 	Engine      map[string]any    // likewise
+	Query       map[string]any    // likewise
 	Quota       string            // who admits: internal (as if it weren't set), kueue or off
 }
 
@@ -104,6 +107,11 @@ func (m *Muster) Launch(launch Launch) error {
 			return err
 		}
 	}
+	for key, value := range launch.Query {
+		if err := unstructured.SetNestedField(settings, value, "query", key); err != nil {
+			return err
+		}
+	}
 	if launch.Quota != "" {
 		settings["quota"] = launch.Quota
 	}
@@ -117,18 +125,22 @@ func (m *Muster) Launch(launch Launch) error {
 	if err := os.WriteFile(config, content, 0o600); err != nil {
 		return err
 	}
+	flags := []string{}
+	if m.AggregatedAddress != "" {
+		flags = append(flags, "--aggregated-listen="+m.AggregatedAddress)
+	}
 	started, err := process.StartOn(m.host, m.name, m.plane.path(fmt.Sprintf("logs/%s-%03d.log", m.name, m.starts)), launch.Environment,
-		m.binary, "serve",
-		"--mode=extender",
-		"--kubeconfig="+m.plane.kubeconfig(m.user),
-		"--scheduler-name="+SchedulerName,
-		"--extender-listen="+m.ExtenderAddress,
-		"--listen="+m.Address,
-		"--grpc-listen="+m.GRPCAddress,
-		"--webhook-listen="+m.WebhookAddress,
-		"--health-listen="+m.HealthAddress,
-		"--leader-elect=true",
-		"--config="+config)
+		m.binary, append([]string{"serve"}, append(flags,
+			"--mode=extender",
+			"--kubeconfig="+m.plane.kubeconfig(m.user),
+			"--scheduler-name="+SchedulerName,
+			"--extender-listen="+m.ExtenderAddress,
+			"--listen="+m.Address,
+			"--grpc-listen="+m.GRPCAddress,
+			"--webhook-listen="+m.WebhookAddress,
+			"--health-listen="+m.HealthAddress,
+			"--leader-elect=true",
+			"--config="+config)...)...)
 	m.process = started
 	return err
 }
@@ -267,4 +279,10 @@ func (m *Muster) current() *process.Process {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	return m.process
+}
+
+// Log is all that the newest start has logged.
+func (m *Muster) Log() (string, error) {
+	content, err := os.ReadFile(m.LogPath())
+	return string(content), err
 }

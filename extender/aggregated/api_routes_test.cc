@@ -1,0 +1,261 @@
+// The aggregated API as the API server meets it: over TLS, with its certificate, and with users
+// whom it names. The embedded API server says what they may.
+
+#include "extender/aggregated/api_routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "extender/admission/certificates.h"
+#include "extender/testing/https_get.h"
+#include "extender/testing/messages.h"
+#include "fmt/format.h"
+#include "kube/client/curl_transport.h"
+#include "kube/client/test_certificates.h"
+#include "kube/embedded/api_server.h"
+#include "kube/embedded/http_front.h"
+
+namespace muster::extender {
+namespace {
+
+using coscheduling::GangKey;
+using kube::TestCertificate;
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kBase = "/apis/visibility.muster.dev/v1beta1";
+
+std::vector<kube::embedded::Account> Accounts() {
+  const auto grant = [](const char* verb, const char* resource, const char* name_space) {
+    return kube::embedded::Grant{verb, "visibility.muster.dev", resource, name_space};
+  };
+  return {{.user = "team-lead",
+           .may = {grant("get", "gangs", "team"), grant("list", "gangs", "team"),
+                   grant("list", "localqueues", "team")}},
+          {.token = "of-operator",
+           .user = "operator",
+           .audiences = {"muster.dev"},
+           .may = {grant("*", "*", "*")}},
+          // Another group's rights are no rights here.
+          {.user = "reader", .may = {{"*", "scheduling.x-k8s.io", "*", "*"}}}};
+}
+
+class ApiRoutesTest : public ::testing::Test {
+ protected:
+  ApiRoutesTest() {
+    api_.SetAccounts(Accounts());
+    store_.Publish({{GangKey{"team", "train"}, MakeGang("team", "train", 1)},
+                    {GangKey{"other", "train"}, MakeGang("other", "train", 1)}});
+    store_.Publish(Listed::kQueues, MakeQueues());
+    store_.Publish(Listed::kNodes, MakeNodes({"n1", "n2"}));
+    proxy_.Trust(*ReadFrontProxyConfig(json{
+        {"data",
+         {{"requestheader-client-ca-file", front_authority_.certificate_pem},
+          {"requestheader-allowed-names", R"(["front-proxy-client"])"},
+          {"requestheader-username-headers", R"(["X-Remote-User"])"},
+          {"requestheader-group-headers",
+           R"(["X-Remote-Group"])"}}}}.dump()));
+    const absl::Time now = absl::Now();
+    authority_ = *IssueAuthority(absl::Hours(24), now);
+    const KeyedCertificate serving =
+        *IssueServingCertificate({{"localhost"}, {}}, authority_, absl::Hours(1), now);
+    server_ = *http::Server::Start(
+        {.listen = "127.0.0.1:0",
+         .body_limit = 0,
+         .certificate = http::Certificate{serving.chain, serving.key},
+         .client_certificates = true,
+         .refusal = ApiRefusal},
+        ApiRoutes({.store = &store_, .access = &access_, .proxy = &proxy_, .clock = [] {
+                     return absl::Now();
+                   }}));
+  }
+  ~ApiRoutesTest() override {
+    access_.Stop();
+    server_->Stop(absl::ZeroDuration());
+    transport_->Stop();
+  }
+
+  std::unique_ptr<kube::CurlTransport> NewTransport() {
+    kube::ClientConfig config;
+    config.server = front_->url();
+    config.credentials = kube::FixedCredentials({});
+    return *kube::CurlTransport::Create(config, {});
+  }
+  // As the API server asks for a user.
+  HttpsGot As(const std::string& user, const std::string& path,
+              const std::vector<std::string>& more = {}) {
+    HttpsAsked asked{.port = server_->port(),
+                     .authority = authority_.chain,
+                     .path = path,
+                     .headers = {"X-Remote-User: " + user},
+                     .certificate = client_.certificate_pem,
+                     .key = client_.key_pem};
+    asked.headers.insert(asked.headers.end(), more.begin(), more.end());
+    return HttpsGet(asked);
+  }
+  HttpsGot WithoutCertificate(const std::string& path, const std::vector<std::string>& headers) {
+    return HttpsGet(
+        {.port = server_->port(), .authority = authority_.chain, .path = path, .headers = headers});
+  }
+
+  kube::embedded::ApiServer api_;
+  std::unique_ptr<kube::embedded::HttpFront> front_ = *kube::embedded::HttpFront::Start(&api_);
+  std::unique_ptr<kube::CurlTransport> transport_ = NewTransport();
+  StateStore store_;
+  const TestCertificate front_authority_ = kube::MakeTestAuthority("front-proxy-ca");
+  const TestCertificate client_ =
+      kube::MakeTestCertificate("front-proxy-client", "", front_authority_);
+  FrontProxy proxy_;
+  AccessControl access_{*transport_, [] { return absl::Now(); }, {}};
+  KeyedCertificate authority_;
+  std::unique_ptr<http::Server> server_;
+};
+
+std::string At(const std::string& rest) { return kBase + rest; }
+
+TEST_F(ApiRoutesTest, AUserGetsWhatHeMay) {
+  const HttpsGot one = As("team-lead", At("/namespaces/team/gangs/train"));
+  ASSERT_EQ(one.status, 200) << one.body << one.error;
+  const json gang = json::parse(one.body);
+  EXPECT_EQ(gang["apiVersion"], "visibility.muster.dev/v1beta1");
+  EXPECT_EQ(gang["kind"], "Gang");
+  EXPECT_EQ(gang["metadata"]["name"], "train");
+  EXPECT_EQ(gang["metadata"]["namespace"], "team");
+  EXPECT_EQ(gang["status"]["reason"]["code"], "NODES_COMING");
+  const json list = json::parse(As("team-lead", At("/namespaces/team/gangs")).body);
+  EXPECT_EQ(list["kind"], "GangList");
+  ASSERT_EQ(list["items"].size(), 1u);
+  EXPECT_EQ(list["items"][0], gang);
+  const json queues = json::parse(As("team-lead", At("/namespaces/team/localqueues")).body);
+  EXPECT_EQ(queues["items"][0]["metadata"]["name"], "default");
+}
+
+TEST_F(ApiRoutesTest, AndIsRefusedTheRest) {
+  for (const char* path :
+       {"/gangs", "/namespaces/other/gangs", "/namespaces/other/gangs/train", "/localqueues",
+        "/namespaces/team/localqueues/default", "/clusterqueues", "/clusterqueues/gpus", "/flavors",
+        "/nodes", "/nodes/n1", "/namespaces/team/gangs?watch=true"}) {
+    const HttpsGot answer = As("team-lead", At(path));
+    EXPECT_EQ(answer.status, 403) << path;
+    const json status = json::parse(answer.body);
+    EXPECT_EQ(status["kind"], "Status");
+    EXPECT_EQ(status["reason"], "Forbidden");
+    EXPECT_THAT(status["message"].get<std::string>(), HasSubstr("team-lead"));
+    EXPECT_EQ(As("reader", At(path)).status, 403) << path;
+  }
+}
+
+TEST_F(ApiRoutesTest, WhoMayEverythingGetsIt) {
+  for (const char* path : {"/gangs", "/namespaces/other/gangs/train", "/localqueues",
+                           "/clusterqueues", "/clusterqueues/gpus", "/flavors", "/nodes",
+                           "/nodes/n1", "/namespaces/team/localqueues/default"}) {
+    EXPECT_EQ(As("operator", At(path)).status, 200) << path;
+  }
+  const json all = json::parse(As("operator", At("/gangs?limit=500")).body);
+  EXPECT_EQ(all["items"].size(), 2u);
+  EXPECT_EQ(As("operator", At("/clusterqueues/default")).status, 404);
+  const HttpsGot missing = As("operator", At("/namespaces/team/gangs/nobody"));
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(json::parse(missing.body)["message"],
+            "gangs.visibility.muster.dev \"nobody\" not found");
+  EXPECT_EQ(json::parse(missing.body)["details"]["kind"], "gangs");
+  EXPECT_EQ(As("operator", At("/gangs?watch=1")).status, 405);
+  EXPECT_EQ(As("operator", At("/gangs?labelSelector=a%3Db")).status, 400);
+  EXPECT_EQ(As("operator", At("/pods")).status, 404);
+}
+
+// Whoever reaches the port may say that he is root.
+TEST_F(ApiRoutesTest, HeadersWithoutTheApiServersCertificateAreNothing) {
+  for (const char* header : {"X-Remote-User: operator", "X-Remote-Group: system:masters"}) {
+    EXPECT_EQ(WithoutCertificate(At("/gangs"), {header}).status, 401);
+  }
+  const TestCertificate other = kube::MakeTestAuthority("front-proxy-ca");
+  for (const TestCertificate& shown :
+       {kube::MakeTestCertificate("front-proxy-client", "", other),
+        kube::MakeTestCertificate("kubelet", "", front_authority_)}) {
+    const HttpsGot answer = HttpsGet({.port = server_->port(),
+                                      .authority = authority_.chain,
+                                      .path = At("/gangs"),
+                                      .headers = {"X-Remote-User: operator"},
+                                      .certificate = shown.certificate_pem,
+                                      .key = shown.key_pem});
+    EXPECT_EQ(answer.status, 401) << answer.error;
+    EXPECT_EQ(json::parse(answer.body)["reason"], "Unauthorized");
+  }
+  // The user whom the API server names counts, not the token that he has with him.
+  EXPECT_EQ(As("team-lead", At("/gangs"), {"Authorization: Bearer of-operator"}).status, 403);
+}
+
+TEST_F(ApiRoutesTest, WhoComesByHimselfBringsAToken) {
+  EXPECT_EQ(WithoutCertificate(At("/gangs"), {}).status, 401);
+  EXPECT_EQ(WithoutCertificate(At("/gangs"), {"Authorization: Bearer invented"}).status, 401);
+  EXPECT_EQ(WithoutCertificate(At("/gangs"),
+                               {"Authorization: Bearer of-operator", "X-Remote-User: team-lead"})
+                .status,
+            200);
+}
+
+TEST_F(ApiRoutesTest, KubectlGetsTables) {
+  const std::string accept =
+      "Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+  const json table = json::parse(As("team-lead", At("/namespaces/team/gangs"), {accept}).body);
+  EXPECT_EQ(table["kind"], "Table");
+  std::vector<std::string> names;
+  for (const json& column : table["columnDefinitions"]) names.push_back(column["name"]);
+  EXPECT_THAT(names, ElementsAre("Name", "State", "Reason", "Bound", "Queue", "Age"));
+  ASSERT_EQ(table["rows"].size(), 1u);
+  EXPECT_EQ(table["rows"][0]["cells"],
+            json({"train", "PROVISIONING", "NODES_COMING", "0/4", "", "<unknown>"}));
+  EXPECT_EQ(table["rows"][0]["object"]["metadata"]["namespace"], "team");
+  for (const char* path : {"/clusterqueues", "/localqueues", "/flavors", "/nodes", "/gangs"}) {
+    const json each = json::parse(As("operator", At(path), {accept}).body);
+    for (const json& row : each["rows"]) {
+      EXPECT_EQ(row["cells"].size(), each["columnDefinitions"].size()) << path;
+    }
+  }
+}
+
+TEST_F(ApiRoutesTest, DocumentsAreEveryones) {
+  const json groups = json::parse(WithoutCertificate("/apis", {}).body);
+  EXPECT_EQ(groups["groups"][0]["name"], "visibility.muster.dev");
+  EXPECT_EQ(json::parse(WithoutCertificate("/apis/visibility.muster.dev", {}).body)["kind"],
+            "APIGroup");
+  const json resources = json::parse(WithoutCertificate(kBase, {}).body);
+  std::vector<std::string> names;
+  for (const json& resource : resources["resources"]) {
+    names.push_back(resource["name"]);
+    EXPECT_EQ(resource["verbs"], json({"get", "list"}));
+  }
+  EXPECT_THAT(names, ElementsAre("clusterqueues", "flavors", "gangs", "localqueues", "nodes"));
+  EXPECT_EQ(json::parse(WithoutCertificate("/openapi/v2", {}).body)["swagger"], "2.0");
+  const json root = json::parse(WithoutCertificate("/openapi/v3", {}).body);
+  ASSERT_EQ(root["paths"].size(), 1u);
+  const json document =
+      json::parse(WithoutCertificate(root["paths"].begin().value()["serverRelativeURL"], {}).body);
+  EXPECT_EQ(document["paths"].size(), 12u);
+  // Every reference leads somewhere.
+  const std::string text = document.dump();
+  for (size_t at = text.find("schemas/"); at != std::string::npos; at = text.find("schemas/", at)) {
+    at += 8;
+    const std::string name = text.substr(at, text.find('"', at) - at);
+    EXPECT_TRUE(document["components"]["schemas"].contains(name)) << name;
+  }
+}
+
+TEST_F(ApiRoutesTest, AStandbySaysThatItIsOne) {
+  store_.SetClosed("not leading; leader is b");
+  const HttpsGot answer = As("operator", At("/gangs"));
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(json::parse(answer.body)["message"], "not leading; leader is b");
+  EXPECT_EQ(WithoutCertificate(kBase, {}).status, 200);
+}
+
+}  // namespace
+}  // namespace muster::extender
