@@ -182,11 +182,11 @@ bool Cycle::Run(int root) {
     // victims, whose quota would go to another queue in a pass without it, again and again.
     for (Entry* before = nullptr; head != nullptr && head != before;) {
       Judge(*head);
-      if (!IsUnplaceable(*head)) break;
+      if (!StepsAside(*head)) break;
       may_differ |= Requeue(*head);
       before = std::exchange(head, room_.line(queue).Head());
     }
-    if (head == nullptr || IsUnplaceable(*head)) continue;
+    if (head == nullptr || StepsAside(*head)) continue;
     const bool is_refused = head->assignment.mode == AssignmentMode::kNoFit;
     (is_refused ? refused : entries).push_back(head);
   }
@@ -391,12 +391,12 @@ bool Cycle::KeepFlavors(Entry& entry) {
   return has_untried;
 }
 
-// There would be quota, but no nodes.
-bool Cycle::IsUnplaceable(const Entry& entry) {
+// Doesn't keep the next in line waiting: quota isn't what it lacks, or what it must have.
+bool Cycle::StepsAside(const Entry& entry) {
   using Kind = FlavorRefusal::Kind;
-  return entry.assignment.mode == AssignmentMode::kNoFit &&
-         entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&
-         !entry.assignment.IsRefusedFor(Kind::kInUse);
+  if (entry.assignment.mode != AssignmentMode::kNoFit) return false;
+  return entry.is_surplus || (entry.assignment.IsRefusedFor(Kind::kNotPlaceable) &&
+                              !entry.assignment.IsRefusedFor(Kind::kInUse));
 }
 
 // Somebody who gets nothing in this pass: waits at the head, or steps aside.
@@ -410,8 +410,7 @@ bool Cycle::Requeue(Entry& entry) {
   // aside. (Kueue leaves it to the next wake.)
   const int root = ledger_.layout().queue(entry.queue).root;
   if (left_out && entry.full_version < ledger_.Version(root)) return true;
-  // Neither keeps the next in line waiting: quota isn't what they lack, or what they must have.
-  if (entry.is_surplus || IsUnplaceable(entry)) {
+  if (StepsAside(entry)) {
     line.ParkAlone(&entry);
     return true;
   }

@@ -60,7 +60,7 @@ class Cycle {
   std::vector<PairAmount> Needed(const Entry& entry, std::vector<PairAmount> usage) const;
   const std::string& Placement(Entry& entry, int pod_set, const GroupFlavor& flavor) const;
 
-  static bool IsUnplaceable(const Entry& entry);
+  static bool StepsAside(const Entry& entry);
   // All four say whether the next pass may differ because of it.
   bool Process(Entry& entry);
   bool Admit(Entry& entry);

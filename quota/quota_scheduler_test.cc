@@ -221,16 +221,18 @@ TEST(StrictFifo, IsntHeldByWhatNoNodeCanTake) {
 }
 
 // What it takes back would go to and fro for ever.
-TEST(StrictFifo, KeepsWhatItsNextOneWaitsForWhileItLooksAgainAtWhatNoNodeCanTake) {
+TEST(StrictFifo, KeepsWhatItsNextOneWaitsForWhileItLooksAgainAtWhoStepsAside) {
   QuotaWorld world;
   kube::ClusterQueue team = Strict(Queue("team", {{"h100", 4}}, "all"));
   team.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kAny;
   world.Add(team).Add(Queue("others", {{"h100", 0}}, "all"));
   const Workload a = Gang("a", "others", 2);
-  const Workload b = Gang("b", "others", 2);
-  world.Enqueue(a).Enqueue(b);
-  EXPECT_THAT(world.Schedule(), UnorderedElementsAre("a", "b"));
-  world.Enqueue(Gang("stuck", "team", 4, 0, 1)).Enqueue(Gang("next", "team", 4, 0, 2));
+  const Workload b = Gang("b", "others", 1);
+  Workload more = Gang("more", "team", 1, 1);
+  more.surplus = {Pods("worker", 1, 8)};
+  world.Enqueue(more).Enqueue(a).Enqueue(b);
+  EXPECT_THAT(world.Schedule(), UnorderedElementsAre("more", "a", "b"));
+  world.Enqueue(Gang("stuck", "team", 3, 0, 1)).Enqueue(Gang("next", "team", 3, 0, 2));
   const Feasibility feasible = [](const Workload& workload, const PodSet&,
                                   const kube::ResourceFlavor&) {
     return workload.id == "stuck" ? "no NodePool has it" : "";
