@@ -167,6 +167,7 @@ struct Service::Impl {
   ~Impl() {
     if (loop != nullptr) loop->Stop();
     timer.Stop();
+    if (access != nullptr) access->Stop();
     if (transport != nullptr) transport->Stop();
   }
 

@@ -228,6 +228,7 @@ void AccessControl::Stop() {
     whose.swap(asking_whose_);
     rights.swap(asking_rights_);
   }
+  queue_.Drop();
   for (const auto& [digest, waiting] : whose) TellAll(waiting, Token(Stopping()));
   for (const auto& [digest, waiting] : rights) TellAll(waiting, Stopping());
 }

@@ -260,6 +260,18 @@ TEST_F(AccessControlTest, StopTellsWhoeverWaits) {
   EXPECT_EQ(right->times, 1);
 }
 
+TEST_F(AccessControlTest, AfterStopNothingIsAskedAnyMore) {
+  Restart({.queue = {.in_flight = 1}});
+  Ask("Bearer a");
+  const auto waits = Ask("Bearer b");
+  access_->Stop();
+  EXPECT_TRUE(waits->answer);
+  Next().Answer(absl::CancelledError("stopped"));
+  Ask("Bearer c");
+  EXPECT_EQ(asked(), 1u);
+  EXPECT_EQ(access_->stats().reviews.in_flight, 0u);
+}
+
 TEST_F(AccessControlTest, NoRefusalNamesAToken) {
   const auto bad = Ask("Bearer secret-token");
   AnswerNobody();

@@ -47,6 +47,12 @@ void ReviewQueue::OnAnswer() {
   Send(std::move(next->request), std::move(next->done));
 }
 
+void ReviewQueue::Drop() {
+  const std::lock_guard lock(mutex_);
+  waiting_.clear();
+  waiting_of_.clear();
+}
+
 ReviewQueue::Stats ReviewQueue::stats() const {
   const std::lock_guard lock(mutex_);
   return {in_flight_, waiting_.size()};

@@ -32,6 +32,9 @@ class ReviewQueue {
   // `done` is dropped, if there is no room.
   bool Ask(const std::string& source, kube::Request request, kube::Transport::Done done);
 
+  // What waits isn't asked any more.
+  void Drop();
+
   struct Stats {
     size_t in_flight = 0;
     size_t waiting = 0;
