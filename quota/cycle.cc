@@ -126,7 +126,9 @@ bool Cycle::KeepsChoice(Entry& entry, Assignment& before) {
     Removal removal(ledger_);
     removal.TakeAll(entry.targets);
     const int node = ledger_.layout().queue(entry.queue).node;
-    if (!Fits(ledger_.tree(), node, Needed(entry, before.usage))) {
+    // While victims go, some pods stand whose quota has been given back, and will be gone as well.
+    if (!Fits(ledger_.tree(), node,
+              entry.targets.empty() ? Needed(entry, before.usage) : before.usage)) {
       entry.targets.clear();
       return false;
     }
@@ -241,7 +243,9 @@ bool Cycle::Process(Entry& entry) {
 // once must fit beside the victims as well: they still run. (Kueue doesn't look at that.)
 bool Cycle::FitsBeside(const Entry& entry) {
   const int node = ledger_.layout().queue(entry.queue).node;
-  const std::vector<PairAmount> usage = Needed(entry, entry.assignment.usage);
+  const bool waits = entry.claimed_pass >= 0 && !entry.targets.empty();
+  const std::vector<PairAmount> usage =
+      waits ? entry.assignment.usage : Needed(entry, entry.assignment.usage);
   if (victims_.empty() && entry.targets.empty()) return Fits(ledger_.tree(), node, usage);
   {
     Removal removal(ledger_);

@@ -220,6 +220,26 @@ TEST(StrictFifo, IsntHeldByWhatNoNodeCanTake) {
   EXPECT_EQ(world.Reserved("q"), 4) << "it holds nothing";
 }
 
+// What its victim gave back still runs for a moment.
+TEST(Unadmitted, OfAVictimThatGoesCostsNobodyElse) {
+  QuotaWorld world;
+  kube::ClusterQueue team = Queue("team", {{"h100", 4}}, "all");
+  team.preemption.reclaim_within_cohort = kube::ReclaimPolicy::kAny;
+  world.Add(team).Add(Queue("others", {{"h100", 0}}, "all"));
+  world.Enqueue(Gang("a", "others", 2)).Enqueue(Gang("b", "others", 1));
+  world.Enqueue(Gang("c", "others", 1, 5));
+  EXPECT_THAT(world.Schedule(), UnorderedElementsAre("a", "b", "c"));
+  world.Enqueue(Gang("next", "team", 3));
+  EXPECT_THAT(world.Schedule(), ElementsAre("next<-a,b"));
+  world.scheduler.Withdraw("a");
+  world.scheduler.SetUnadmitted("ns", "a", {{{"h100", kGpu}, 1}});
+  EXPECT_THAT(world.Schedule(), IsEmpty());
+  world.scheduler.Withdraw("b");
+  EXPECT_THAT(world.Schedule(), ElementsAre("next<-c")) << "it may run for long";
+  world.scheduler.SetUnadmitted("ns", "a", {});
+  EXPECT_THAT(world.Schedule(), ElementsAre("next"));
+}
+
 // What it takes back would go to and fro for ever.
 TEST(StrictFifo, KeepsWhatItsNextOneWaitsForWhileItLooksAgainAtWhoStepsAside) {
   QuotaWorld world;

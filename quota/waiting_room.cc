@@ -241,7 +241,13 @@ void WaitingRoom::Resettle(const std::string& name_space) {
   for (const std::unique_ptr<Entry>& entry : entries_) {
     if (entry->workload.name_space == name_space) ids.push_back(entry->workload.id);
   }
-  for (const std::string& id : ids) Enter(Take(id));
+  for (const std::string& id : ids) {
+    std::unique_ptr<Entry> entry = Take(id);
+    Entry* settled = entry.get();
+    const int64_t claimed = entry->claimed_pass;
+    Enter(std::move(entry));
+    settled->claimed_pass = claimed;  // what it waits for is what it was
+  }
 }
 
 void WaitingRoom::Wake(int root) {
