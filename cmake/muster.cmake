@@ -9,8 +9,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 if(MUSTER_SANITIZE)
   add_compile_options(-fsanitize=${MUSTER_SANITIZE} -fno-sanitize-recover=all)
-  # Where globals are described one by one a fifth of a program would be relocations.
-  add_link_options(-fsanitize=${MUSTER_SANITIZE} -Wl,--pack-dyn-relocs=relr)
+  add_link_options(-fsanitize=${MUSTER_SANITIZE})
   # For tests whose counts have to be smaller then.
   add_compile_definitions(MUSTER_SANITIZED)
 endif()
