@@ -203,6 +203,22 @@ Doing DoingOf(std::string_view body) {
   return data || HoldsOneOf(path, kLibraries) ? Doing::kData : Doing::kUnsaid;
 }
 
+// A frame that checks arguments, or a configuration, by its function's and its file's name.
+bool IsOfValidation(std::string_view body) {
+  const std::string path = Lowered(TextAfter(body, "File \"", "\""));
+  const size_t in = body.find(", in ");
+  if (path.empty() || in == body.npos) return false;
+  const std::string function = Lowered(body.substr(in + 5));
+  constexpr std::array<std::string_view, 8> kFunctions = {
+      "validate_arg", "validate_conf", "validate_cfg", "check_arg",
+      "check_conf",   "check_cfg",     "verify_arg",   "parse_args"};
+  constexpr std::array<std::string_view, 4> kFiles = {"arguments", "args.py", "config", "cfg"};
+  const std::string_view file = std::string_view(path).substr(path.rfind('/') + 1);
+  const bool checks = function.starts_with("__post_init__") || function.starts_with("validate") ||
+                      function.starts_with("_validate");
+  return HoldsOneOf(function, kFunctions) || (checks && HoldsOneOf(file, kFiles));
+}
+
 // The same of rich's "│ PATH:LINE in FUNCTION   │".
 std::string FrameInBox(std::string_view body) {
   if (!ConsumePrefix(&body, kBar)) return "";
@@ -347,6 +363,7 @@ void TracebackReader::NoteFrame(std::string_view body) {
   if (!where.empty()) raised_.where = std::move(where);
   if (const std::string_view path = TextAfter(body, "File \"", "\""); !path.empty()) {
     (IsOfGivenCode(path) ? raised_.in_given_code : raised_.in_own_code) = true;
+    raised_.in_validation = IsOfValidation(body);
   }
   if (body.find_first_not_of(" ^~") != body.npos && body.find("File \"") == body.npos) {
     raised_.in_printing = IsOfPrinting(body);

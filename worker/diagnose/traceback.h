@@ -31,6 +31,8 @@ struct Raised {
   bool has_frames = false;
   // By what it writes to its terminal, or to whoever reads its output.
   bool in_printing = false;
+  // By what checks the program's arguments, or its configuration.
+  bool in_validation = false;
   // By a library that talks to servers: what refuses it, or is gone, is no rank.
   bool asked_server = false;
   // By code that the program was given as a text, a model's answer say, and by files' code.
