@@ -488,6 +488,20 @@ TEST(Diagnosis, WhoLosesItsPeersAfterAGoodEndFailedNothing) {
               ElementsAre("warning store-lost rank 5 0:2"));
 }
 
+TEST(Diagnosis, WhatAThreadRaisesAfterAGoodEndIsNoFailure) {
+  const std::string raised =
+      "Exception in thread Thread-5 (_pin_memory_loop):\nTraceback (most recent call last):\n"
+      "  File \"/a/pin.py\", line 5, in loop\nEOFError\n";
+  const std::string end = "step 9 loss 2.1\nTraining complete\n";
+  EXPECT_THAT(Summary(ExplainTexts({raised})), ElementsAre("first python-exception 0:4"));
+  EXPECT_THAT(Summary(ExplainTexts({end + raised})), IsEmpty());
+  EXPECT_THAT(Summary(ExplainTexts({end + "step 1 loss 2.1\n" + raised})),
+              ElementsAre("first python-exception 0:7"));
+  EXPECT_THAT(Summary(ExplainTexts({end + "Traceback (most recent call last):\n  File \"/a/t.py\", "
+                                          "line 5, in f\nEOFError\n"})),
+              ElementsAre("first python-exception 0:5"));
+}
+
 TEST(Diagnosis, WhoOnlyNoticedThatAnotherRankIsGoneIsntTheOneToLookAt) {
   const auto first = [](const std::string& text) {
     const Explanation explanation = ExplainTexts({text});

@@ -836,12 +836,12 @@ bool SaysThatItGoesOn(std::string_view body) {
   if (body.size() > kLongest) return false;
   // A shell's that is told to go on.
   if (body == "+ true" || body == "+ :") return true;
-  constexpr std::array<std::string_view, 23> kWords = {
+  constexpr std::array<std::string_view, 24> kWords = {
       "retrying",     "retry 1/",     "retry #1",    "retried",     "will retry",
       "trying",       "try again in", "another try", "skipping",    "skipped",
       "falling back", "fell back",    "continuing",  "as expected", "expected to fail",
       "from scratch", "recreating",   "recovered",   "recovering",  "-> using",
-      "does not fit", "doesn't fit",  "using "};
+      "does not fit", "doesn't fit",  "not usable",  "using "};
   bool in_word = false;
   for (size_t at = 0; at < body.size(); ++at) {
     const bool begins =

@@ -222,7 +222,10 @@ void LogReader::ReadCourse(const Line& line) {
     facts_.nccl_versions.clear();  // they work together
     ReadLoss(line);
   }
-  if (IsCompletion(line.head.body)) completion_ = line.number;
+  if (IsCompletion(line.head.body)) {
+    completion_ = line.number;
+    steps_at_completion_ = Steps();
+  }
   ReadLastWord(line);
   if (IsRestart(line.text)) {
     facts_.nccl_versions.clear();
@@ -469,6 +472,8 @@ bool LogReader::ReadQuotedTraceback(const Line& line) {
 
 void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (raised.in_teardown && raised.before.empty()) return;
+  // What helpers see of the end once training has come to its own.
+  if (raised.in_thread && completion_ > 0 && steps_at_completion_ == Steps()) return;
   std::optional<Observation> observation = ShownBy(raised);
   if (!observation) return;
   if (raised.in_data_loading && observation->cause == CauseId::kPythonException) {

@@ -179,6 +179,7 @@ class LogReader {
   int64_t restart_ = 0;              // the last line that tells that all were started anew
   int64_t restart_steps_ = 0;        // lines of progress before it
   int64_t completion_ = 0;           // the last line that tells of a good end
+  int64_t steps_at_completion_ = 0;  // lines of progress before it
   std::map<int, LossRun> losses_;    // by rank; none while the loss is a number
   int64_t watched_until_ = 0;        // the last line that may say that an error was survived
   std::map<int64_t, std::optional<int>> goes_on_;  // lines that say so, and whose
