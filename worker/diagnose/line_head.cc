@@ -809,18 +809,18 @@ bool IsCompletion(std::string_view body) {
   constexpr std::array<std::string_view, 7> kOfTraining = {
       "raining done",    "raining complete", "raining finished", "raining has finished",
       "raining is done", "inished training", "ompleted training"};
-  constexpr std::array<std::string_view, 9> kWords = {"successfully finished",
+  constexpr std::array<std::string_view, 7> kWords = {"successfully finished",
                                                       "WorkerState.SUCCEEDED",
-                                                      "  Job completed",
                                                       "'train_runtime'",
                                                       "Trainer.fit` stopped: ",
                                                       "all done",
                                                       "COMPLETED ",
-                                                      "uning completed in ",
                                                       "] RUNNING -> FINISHED"};
+  constexpr std::array<std::string_view, 2> kOfOthers = {"  Job completed", "uning completed in "};
   const auto holds = [&](std::string_view word) { return body.find(word) != body.npos; };
   // The last is of the result that Ray gives back.
   const bool told = (holds("raining") && std::ranges::any_of(kOfTraining, holds)) ||
+                    (holds("ompleted") && std::ranges::any_of(kOfOthers, holds)) ||
                     std::ranges::any_of(kWords, holds) || StripBlanks(body) == "error=None,";
   return told && !IsTableHead(body);
 }
@@ -842,12 +842,14 @@ bool SaysThatItGoesOn(std::string_view body) {
       "falling back", "fell back",    "continuing",  "as expected", "expected to fail",
       "from scratch", "recreating",   "recovered",   "recovering",  "-> using",
       "does not fit", "doesn't fit",  "not usable",  "using "};
+  constexpr std::string_view kFirsts = "rwtasfced-nu";  // letters of the words
   bool in_word = false;
   for (size_t at = 0; at < body.size(); ++at) {
     const bool begins =
         !std::exchange(in_word, absl::ascii_isalpha(static_cast<unsigned char>(body[at])) != 0);
     if (!begins || body[at] == ' ') continue;
     const char first = absl::ascii_tolower(static_cast<unsigned char>(body[at]));
+    if (kFirsts.find(first) == kFirsts.npos) continue;
     for (const std::string_view word : kWords) {
       if (word[0] != first) continue;
       const std::string_view rest = body.substr(at + 1);

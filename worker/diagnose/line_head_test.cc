@@ -239,6 +239,8 @@ TEST(LineHead, AGoodEndIsNoTablesHeading) {
   EXPECT_TRUE(IsCompletion("====== 13 passed, 1 skipped in 91.33s (0:01:31) ======"));
   EXPECT_FALSE(IsCompletion("====== 1 failed, 13 passed in 91.33s ======"));
   EXPECT_TRUE(IsCompletion("======== Training complete ========"));
+  EXPECT_TRUE(IsCompletion("[INFO] Tuning completed in 0:22:11."));
+  EXPECT_TRUE(IsCompletion("  Job completed"));
   EXPECT_TRUE(IsCompletion("# Out of bounds values : 0 OK"));
   EXPECT_FALSE(IsCompletion("# Out of bounds values : 3 FAILED"));
   EXPECT_TRUE(IsCompletion("*** TRAINING COMPLETED ***"));
