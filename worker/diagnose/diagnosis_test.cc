@@ -369,12 +369,137 @@ TEST(Diagnosis, WordsBeforeALastWordThatAllIsDoneAreNoFailure) {
       ElementsAre("first python-exception 0:3"));
 }
 
+TEST(Diagnosis, WhatAProgramSaysThatItGotOverIsSurvivedByOneStep) {
+  const std::string raised =
+      "Traceback (most recent call last):\n  File \"/a/probe.py\", line 5, in probe\n"
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n";
+  const std::string said = "64 does not fit, trying 32\n";
+  EXPECT_THAT(Summary(ExplainTexts({raised + said + "step 1 loss 2.1\n"})),
+              ElementsAre("warning out-of-memory 0:3"));
+  EXPECT_THAT(Summary(ExplainTexts({raised + "step 1 loss 2.1\n"})),
+              ElementsAre("first out-of-memory 0:3"));
+  EXPECT_THAT(Summary(ExplainTexts({raised + said})), ElementsAre("first out-of-memory 0:3"));
+  EXPECT_THAT(Summary(ExplainTexts({raised + said + "done, exit code 0\n"})),
+              ElementsAre("warning out-of-memory 0:3"));
+  // Another rank's word says nothing of this one.
+  EXPECT_THAT(Summary(ExplainTexts({"[rank1]: ValueError: x\n[rank0]: retrying\n"
+                                    "[rank1]: step 1 loss 2.1\n"})),
+              ElementsAre("first python-exception rank 1 0:1"));
+}
+
+TEST(Diagnosis, ErrorsThatARunEndsWellAfterAreNoFailure) {
+  const std::string record = "2026-01-01 10:00:00 ERROR probe: CUDA out of memory. Tried 9 GiB\n";
+  EXPECT_THAT(Summary(ExplainTexts({record})), ElementsAre("first out-of-memory 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({record + "process exited with code 0\n"})),
+              ElementsAre("warning out-of-memory 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({record + "process exited with code 1\n"})).front(),
+              testing::StartsWith("first out-of-memory"));
+  const std::string refused = "ssh: connect to host n-1 port 22: Connection refused\n";
+  EXPECT_THAT(Summary(ExplainTexts({refused + "# Out of bounds values : 0 OK\n"})),
+              ElementsAre("warning launcher-unreachable 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({refused + "==== 3 passed in 2.1s ====\n"})),
+              ElementsAre("warning launcher-unreachable 0:1"));
+}
+
+TEST(Diagnosis, OfRanksThatFailedAlikeTheLaunchersRootIsNamed) {
+  const auto raised = [](int rank) {
+    return Concat("[rank", rank, "]: Traceback (most recent call last):\n[rank", rank,
+                  "]:   File \"/a/t.py\", line 5, in f\n[rank", rank, "]: TypeError: f\n");
+  };
+  const auto of = [](int rank) {
+    return Concat("  time      : 2026-02-02_10:00:05\n  host      : n-0\n  rank      : ", rank,
+                  " (local_rank: ", rank, ")\n  exitcode  : 1 (pid: ", 100 + rank, ")\n");
+  };
+  const std::string root = "Root Cause (first observed failure):\n[0]:\n";
+  EXPECT_THAT(
+      Summary(ExplainTexts({raised(2) + raised(1) + "Failures:\n[1]:\n" + of(2) + root + of(1)}))
+          .front(),
+      testing::StartsWith("first python-exception rank 1 "));
+}
+
+TEST(Diagnosis, OfEndsAtOneTimeTheLaunchersRootIsNamedWheneverItSaidSo) {
+  EXPECT_THAT(
+      Summary(ExplainTexts(
+                  {"E0202 10:00:06.0 7 api.py:874] failed (exitcode: -9) local_rank: 0 (pid: 100)\n"
+                   "Failures:\n[1]:\n  time      : 2026-02-02_10:00:05\n  host      : n-0\n"
+                   "  rank      : 4 (local_rank: 4)\n  exitcode  : -9 (pid: 104)\n"
+                   "Root Cause (first observed failure):\n[0]:\n  time      : 2026-02-02_10:00:05\n"
+                   "  host      : n-0\n  rank      : 0 (local_rank: 0)\n  exitcode  : -9 (pid: "
+                   "100)\n"}))
+          .front(),
+      testing::StartsWith("first killed rank 0 "));
+}
+
+TEST(Diagnosis, ACheckpointsExceptionNamesTheRankThatFailed) {
+  const std::string raised =
+      "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/a/t.py\", line 5, in f\n"
+      "[rank0]: torch.distributed.checkpoint.api.CheckpointException: CheckpointException "
+      "ranks:dict_keys([";
+  EXPECT_THAT(Summary(ExplainTexts({raised + "3])\n"})).front(), HasSubstr(" rank 3 "));
+  EXPECT_THAT(Summary(ExplainTexts({raised + "1, 3])\n"})).front(), HasSubstr(" rank 0 "));
+}
+
+TEST(Diagnosis, WhatAProgramRaisesAsItChecksItsArgumentsIsOfItsConfiguration) {
+  const auto raised_in = [](std::string_view file, std::string_view function,
+                            std::string_view what) {
+    return Summary(ExplainTexts({Concat("Traceback (most recent call last):\n  File \"/a/", file,
+                                        "\", line 5, in ", function, "\n", what, "\n")}))
+        .front();
+  };
+  EXPECT_EQ(raised_in("arguments.py", "validate_args", "AssertionError: layers"),
+            "first configuration-invalid 0:3");
+  EXPECT_EQ(raised_in("training_args.py", "__post_init__", "ValueError: fp16 and bf16"),
+            "first configuration-invalid 0:3");
+  EXPECT_EQ(raised_in("arguments.py", "validate_args", "RuntimeError: x"),
+            "first python-exception 0:3");
+  EXPECT_EQ(raised_in("training_args.py", "__post_init__", "ValueError: bf16 needs an Ampere GPU"),
+            "first python-exception 0:3");
+  EXPECT_EQ(raised_in("batch.py", "__post_init__", "ValueError: x"), "first python-exception 0:3");
+}
+
+TEST(Diagnosis, WhatTheNextCommandSaysIsNoPartOfAnException) {
+  EXPECT_THAT(
+      Summary(ExplainTexts({"Traceback (most recent call last):\n  File \"/a/t.py\", line "
+                            "5, in f\ntorch.OutOfMemoryError: CUDA out of memory.\n"
+                            "usage: post.py [-h]\npost.py: error: argument --x: invalid\n"}))
+          .front(),
+      testing::StartsWith("first out-of-memory"));
+}
+
+TEST(Diagnosis, WhatACommandSaysOfItsArgumentsIsWhyItEnded) {
+  const std::string end = "srun: error: n1: tasks 0-7: Exited with exit code 2\n";
+  for (const char* line :
+       {"train.py: error: argument --bf16: not allowed with argument --fp16",
+        "Could not override 'model.batchsize'.", "Key 'batchsize' is not in struct",
+        "In 'config': Could not find 'model/llama9'",
+        "You must specify 'model', e.g, model=<OPTION>", "│ No such option: --lrr        │",
+        "ERROR: Could not consume arg: --lrr"}) {
+    EXPECT_THAT(Summary(ExplainTexts({Concat(line, "\n", end)})).front(),
+                testing::StartsWith("first configuration-invalid"))
+        << line;
+  }
+}
+
 TEST(Diagnosis, WhoLosesItsPeersAfterAGoodEndFailedNothing) {
   const std::string lost =
       "[rank5]:[W703 20:12:01.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=64)\n";
   EXPECT_THAT(Summary(ExplainTexts({lost})), ElementsAre("first store-lost rank 0 0:1"));
   EXPECT_THAT(Summary(ExplainTexts({"Training completed successfully\n" + lost})),
               ElementsAre("warning store-lost rank 5 0:2"));
+}
+
+TEST(Diagnosis, WhatAThreadRaisesAfterAGoodEndIsNoFailure) {
+  const std::string raised =
+      "Exception in thread Thread-5 (_pin_memory_loop):\nTraceback (most recent call last):\n"
+      "  File \"/a/pin.py\", line 5, in loop\nEOFError\n";
+  const std::string end = "step 9 loss 2.1\nTraining complete\n";
+  EXPECT_THAT(Summary(ExplainTexts({raised})), ElementsAre("first python-exception 0:4"));
+  EXPECT_THAT(Summary(ExplainTexts({end + raised})), IsEmpty());
+  EXPECT_THAT(Summary(ExplainTexts({end + "step 1 loss 2.1\n" + raised})),
+              ElementsAre("first python-exception 0:7"));
+  EXPECT_THAT(Summary(ExplainTexts({end + "Traceback (most recent call last):\n  File \"/a/t.py\", "
+                                          "line 5, in f\nEOFError\n"})),
+              ElementsAre("first python-exception 0:5"));
 }
 
 TEST(Diagnosis, WhoOnlyNoticedThatAnotherRankIsGoneIsntTheOneToLookAt) {

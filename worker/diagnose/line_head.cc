@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "worker/diagnose/log_time.h"
@@ -800,30 +801,67 @@ bool IsTableHead(std::string_view body) {
 }  // namespace
 
 bool IsCompletion(std::string_view body) {
+  // pytest's, and that of NCCL's tests.
+  if (body.starts_with("====") && body.find(" passed") != body.npos) {
+    return body.find(" failed") == body.npos && body.find(" error") == body.npos;
+  }
+  if (body.starts_with("# Out of bounds values : 0 OK")) return true;
   constexpr std::array<std::string_view, 7> kOfTraining = {
       "raining done",    "raining complete", "raining finished", "raining has finished",
       "raining is done", "inished training", "ompleted training"};
-  constexpr std::array<std::string_view, 8> kWords = {"successfully finished",
+  constexpr std::array<std::string_view, 7> kWords = {"successfully finished",
                                                       "WorkerState.SUCCEEDED",
-                                                      "  Job completed",
                                                       "'train_runtime'",
                                                       "Trainer.fit` stopped: ",
                                                       "all done",
                                                       "COMPLETED ",
                                                       "] RUNNING -> FINISHED"};
+  constexpr std::array<std::string_view, 2> kOfOthers = {"  Job completed", "uning completed in "};
   const auto holds = [&](std::string_view word) { return body.find(word) != body.npos; };
   // The last is of the result that Ray gives back.
   const bool told = (holds("raining") && std::ranges::any_of(kOfTraining, holds)) ||
+                    (holds("ompleted") && std::ranges::any_of(kOfOthers, holds)) ||
                     std::ranges::any_of(kWords, holds) || StripBlanks(body) == "error=None,";
   return told && !IsTableHead(body);
 }
 
 bool IsLastWord(std::string_view body) {
-  if (body.starts_with("====")) {
-    return body.find(" passed") != body.npos && body.find(" failed") == body.npos &&
-           body.find(" error") == body.npos;
-  }
+  // unittest's, and googletest's.
+  if (body == "OK" || body.starts_with("OK (") || body.starts_with("[  PASSED  ] ")) return true;
   return body.ends_with("un complete") || body.ends_with("un completed");
+}
+
+bool SaysThatItGoesOn(std::string_view body) {
+  constexpr size_t kLongest = 2000;
+  if (body.size() > kLongest) return false;
+  // A shell's that is told to go on.
+  if (body == "+ true" || body == "+ :") return true;
+  constexpr std::array<std::string_view, 24> kWords = {
+      "retrying",     "retry 1/",     "retry #1",    "retried",     "will retry",
+      "trying",       "try again in", "another try", "skipping",    "skipped",
+      "falling back", "fell back",    "continuing",  "as expected", "expected to fail",
+      "from scratch", "recreating",   "recovered",   "recovering",  "-> using",
+      "does not fit", "doesn't fit",  "not usable",  "using "};
+  constexpr std::string_view kFirsts = "rwtasfced-nu";  // letters of the words
+  bool in_word = false;
+  for (size_t at = 0; at < body.size(); ++at) {
+    const bool begins =
+        !std::exchange(in_word, absl::ascii_isalpha(static_cast<unsigned char>(body[at])) != 0);
+    if (!begins || body[at] == ' ') continue;
+    const char first = absl::ascii_tolower(static_cast<unsigned char>(body[at]));
+    if (kFirsts.find(first) == kFirsts.npos) continue;
+    for (const std::string_view word : kWords) {
+      if (word[0] != first) continue;
+      const std::string_view rest = body.substr(at + 1);
+      if (!rest.starts_with(word.substr(1))) continue;
+      const std::string_view after = rest.substr(word.size() - 1);
+      // "trying to save", "using step-300 instead"
+      if (word == "trying" && after.starts_with(" to ")) continue;
+      if (word == "using " && after.find(" instead") == after.npos) continue;
+      return true;
+    }
+  }
+  return false;
 }
 
 std::optional<int64_t> ExitCodeIn(std::string_view body) {

@@ -72,6 +72,10 @@ bool IsCompletion(std::string_view body);
 // Whether the line says that all is done, in words that are also said of less.
 bool IsLastWord(std::string_view body);
 
+// Whether it tells that a program goes on after what went wrong: "retrying", "skipping batch 3",
+// "falling back to step 300". Counts only near an error, and before a step.
+bool SaysThatItGoesOn(std::string_view body);
+
 // The exit code that ends the line, as in "torchrun exit code 0" and "done, exit 0".
 std::optional<int64_t> ExitCodeIn(std::string_view body);
 

@@ -203,8 +203,8 @@ TEST(LineHead, WhatALineOnlyQuotesIsTakenOut) {
 
 TEST(LineHead, LastWordsAndExitCodes) {
   EXPECT_TRUE(IsLastWord("checkpoint saved; run complete"));
-  EXPECT_TRUE(IsLastWord("====== 13 passed, 1 skipped in 91.33s (0:01:31) ======"));
-  EXPECT_FALSE(IsLastWord("====== 1 failed, 13 passed in 91.33s ======"));
+  EXPECT_TRUE(IsLastWord("OK (skipped=1)"));
+  EXPECT_FALSE(IsLastWord("OK so far"));
   EXPECT_FALSE(IsLastWord("run completed 3 of 10 epochs"));
   EXPECT_EQ(ExitCodeIn("[n1] torchrun exit code 0"), 0);
   EXPECT_EQ(ExitCodeIn("done, exit 0"), 0);
@@ -221,7 +221,28 @@ TEST(LineHead, LastWordsAndExitCodes) {
   EXPECT_EQ(ExitCodeIn(""), std::nullopt);
 }
 
+TEST(LineHead, AProgramMaySayThatItGoesOn) {
+  for (const char* word :
+       {"retrying in 5 s (2/10)", "(retry 1/5)", "step 5: skipping batch",
+        "Falling back to step 300", "+ true", "could not load step-400; using step-300 instead",
+        "trying port 29501", "no checkpoint, starting from scratch"}) {
+    EXPECT_TRUE(SaysThatItGoesOn(word)) << word;
+  }
+  for (const char* word :
+       {"", "Max retries exceeded with url: /x", "An error came while trying to save",
+        "expected 3 arguments, got 4", "retry 3/3 failed, giving up", "set x instead"}) {
+    EXPECT_FALSE(SaysThatItGoesOn(word)) << word;
+  }
+}
+
 TEST(LineHead, AGoodEndIsNoTablesHeading) {
+  EXPECT_TRUE(IsCompletion("====== 13 passed, 1 skipped in 91.33s (0:01:31) ======"));
+  EXPECT_FALSE(IsCompletion("====== 1 failed, 13 passed in 91.33s ======"));
+  EXPECT_TRUE(IsCompletion("======== Training complete ========"));
+  EXPECT_TRUE(IsCompletion("[INFO] Tuning completed in 0:22:11."));
+  EXPECT_TRUE(IsCompletion("  Job completed"));
+  EXPECT_TRUE(IsCompletion("# Out of bounds values : 0 OK"));
+  EXPECT_FALSE(IsCompletion("# Out of bounds values : 3 FAILED"));
   EXPECT_TRUE(IsCompletion("*** TRAINING COMPLETED ***"));
   EXPECT_TRUE(IsCompletion("551200       resnet     COMPLETED       0:0  00:44:12"));
   EXPECT_FALSE(IsCompletion("NAME   TERMINALSTATE   RESTARTS   COMPLETED   SUSPENDED   AGE"));

@@ -83,6 +83,15 @@ void LogReader::DropStrangers() {
   });
 }
 
+// Whether the program says, right after an error or with it, that it goes on.
+bool LogReader::IsSaidToBeOver(const Observation& seen) const {
+  for (auto near = goes_on_.lower_bound(seen.last_line);
+       near != goes_on_.end() && near->first <= seen.last_line + kLinesOfRecovery; ++near) {
+    if (!near->second || !seen.rank || near->second == seen.rank) return true;
+  }
+  return false;
+}
+
 // What training went on after ended nothing, unless an end follows that nothing else explains; nor
 // did what came before all was started anew, or before a good end.
 void LogReader::MarkSurvivors() {
@@ -139,6 +148,7 @@ void LogReader::MarkSurvivors() {
                            : ends_after(seen.last_line, &seen) && !is_explained(seen)
                                ? kStepsOfAnotherStory
                            : seen.is_weak || seen.is_quoted ? kStepsOfRetries
+                           : IsSaidToBeOver(seen)           ? kStepsOfRetries
                            : seen.is_plain                  ? kStepsOfPlainWords
                                                             : kStepsOfSurvivors;
     seen.survived = steps >= enough;
@@ -148,11 +158,12 @@ void LogReader::MarkSurvivors() {
   for (Observation& seen : std::views::reverse(facts_.observations)) {
     const bool told = seen.is_event || seen.is_state;
     if (!seen.is_result || told || seen.is_root || seen.survived) continue;
+    const int64_t enough = IsSaidToBeOver(seen) ? kStepsOfPlainWords : kStepsOfAnotherStory;
     const bool goes_ill = absl::c_any_of(facts_.observations, [&](const Observation& other) {
       return !other.survived && !other.is_weak && CauseOf(other.cause).role != Role::kWarning &&
              other.line > seen.last_line;
     });
-    seen.survived = !goes_ill && StepsAfter(seen) >= kStepsOfAnotherStory;
+    seen.survived = !goes_ill && StepsAfter(seen) >= enough;
   }
   MarkWordsBeforeLast();
 }
@@ -162,9 +173,11 @@ void LogReader::MarkSurvivors() {
 void LogReader::MarkWordsBeforeLast() {
   if (last_word_ == 0 || ended_ill_) return;
   const auto is_word = [this](const Observation& seen) {
-    return (seen.is_weak || seen.is_plain || seen.is_quoted) && !seen.is_event && !seen.is_result &&
-           !LeavesTimeToEnd(seen.cause) && seen.cause != CauseId::kTerminated &&
-           seen.cause != CauseId::kInterrupted && seen.last_line < last_word_;
+    const bool of_words =
+        seen.is_weak || seen.is_plain || seen.is_quoted || seen.is_record || IsSaidToBeOver(seen);
+    return of_words && !seen.is_event && !seen.is_result && !LeavesTimeToEnd(seen.cause) &&
+           seen.cause != CauseId::kTerminated && seen.cause != CauseId::kInterrupted &&
+           seen.last_line < last_word_;
   };
   const auto speaks_against = [&](const Observation& seen) {
     return !seen.survived && CauseOf(seen.cause).role != Role::kWarning && !is_word(seen);
@@ -278,7 +291,10 @@ void LogReader::FillWriters() {
   std::vector<std::optional<int>> hit;
   for (const Observation& observation : facts_.observations) hit.push_back(RankHitBy(observation));
   std::vector<Observation> all = std::exchange(facts_.observations, {});
-  for (size_t i = 0; i < all.size(); ++i) all[i].rank = hit[i];
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].rank = hit[i];
+    all[i].is_of_root = hit[i] && !root_is_local_ && RootFor(all[i]) == hit[i];
+  }
   std::ranges::stable_sort(all, {}, &Observation::line);
   for (Observation& observation : all) Add(std::move(observation));
 }

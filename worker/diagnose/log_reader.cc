@@ -41,14 +41,14 @@ void Remember(Value value, Set* set) {
 
 // A line that begins so is no part of an exception's message.
 bool IsLaunchersWord(std::string_view body) {
-  constexpr std::array<std::string_view, 9> kWords = {
-      "pdsh@", "srun: ", "slurmstepd: ", "mpirun",        "(raylet",
-      "ssh: ", "^C",     "+ ",           "Connection to "};
+  constexpr std::array<std::string_view, 11> kWords = {
+      "pdsh@", "srun: ", "slurmstepd: ",   "mpirun",  "(raylet", "ssh: ",
+      "^C",    "+ ",     "Connection to ", "usage: ", "Usage: "};
   return absl::c_any_of(kWords, [&](std::string_view word) { return body.starts_with(word); });
 }
 
 // "No module named 'apex' (optional)"
-bool SaysThatItGoesOn(std::string_view text) {
+bool SaysThatItIsOptional(std::string_view text) {
   const std::string lowered = Lowered(text);
   constexpr std::array<std::string_view, 6> kWords = {"optional", "continuing",   "without it",
                                                       "skipping", "falling back", "ignored"};
@@ -177,6 +177,9 @@ void LogReader::ReadLine(int64_t number, std::string_view text) {
   const bool of_traceback = ReadTraceback(line);
   ReadCourse(line);
   if (!of_traceback) AddLine(line);
+  if (number <= watched_until_ && SaysThatItGoesOn(line.head.body)) {
+    if (goes_on_.size() < kMaxRemembered) goes_on_[number] = line.head.rank;
+  }
   ReadTime(line);
 }
 
@@ -219,7 +222,10 @@ void LogReader::ReadCourse(const Line& line) {
     facts_.nccl_versions.clear();  // they work together
     ReadLoss(line);
   }
-  if (IsCompletion(line.head.body)) completion_ = line.number;
+  if (IsCompletion(line.head.body)) {
+    completion_ = line.number;
+    steps_at_completion_ = Steps();
+  }
   ReadLastWord(line);
   if (IsRestart(line.text)) {
     facts_.nccl_versions.clear();
@@ -344,6 +350,7 @@ void LogReader::AddLine(const Line& line) {
   observation->is_weak = observation->is_weak && !is_killed;
   observation->is_plain = observation->is_plain && line.Kind() == TextKind::kMessage &&
                           line.head.severity == Severity::kUnsaid;
+  observation->is_record = line.head.severity == Severity::kError && !line.is_event;
   observation->line = line.number;
   observation->text = Printable(StripBlanks(line.text), kMaxText);
   if (!observation->rank) {
@@ -418,6 +425,7 @@ bool LogReader::ReadTraceback(const Line& line) {
     process.steps_before = Steps();
     process.time_before = process.last_time;
     process.is_quiet = line.Kind() == TextKind::kQuiet;
+    watched_until_ = line.number + kLinesOfRecovery;
   }
   if (process.reader.HasRaised() && !process.time_after) {
     if (came_) process.time_after = LineTime{.time = *came_};
@@ -464,6 +472,8 @@ bool LogReader::ReadQuotedTraceback(const Line& line) {
 
 void LogReader::AddRaised(const Raised& raised, const Process& process) {
   if (raised.in_teardown && raised.before.empty()) return;
+  // What helpers see of the end once training has come to its own.
+  if (raised.in_thread && completion_ > 0 && steps_at_completion_ == Steps()) return;
   std::optional<Observation> observation = ShownBy(raised);
   if (!observation) return;
   if (raised.in_data_loading && observation->cause == CauseId::kPythonException) {
@@ -471,7 +481,7 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   }
   observation->is_plain = false;
   if (observation->cause == CauseId::kModuleMissing && !raised.has_frames &&
-      SaysThatItGoesOn(raised.text)) {
+      SaysThatItIsOptional(raised.text)) {
     return;
   }
   // What a program caught or can do without, or what came of code that it tried.
@@ -505,6 +515,14 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
   // Of a worker that another process tells of.
   if (!observation->rank) observation->rank = directory_.Find(raised.text);
   if (observation->host.empty()) observation->host = process.host;
+  // What all ranks raise once one of them has failed.
+  const std::string_view failed = TextAfter(raised.text, "Exception ranks:dict_keys([", "]");
+  const auto one = failed.find(',') == failed.npos ? LeadingNumber(failed) : std::nullopt;
+  if (one && *one >= 0 && *one <= kMaxRank && observation->rank != *one) {
+    observation->rank = static_cast<int>(*one);
+    observation->rank_is_index = false;
+    observation->host.clear();
+  }
   observation->is_result = observation->is_result || IsToldByLauncher(*observation);
   // After all that has a time.
   const bool in_the_end = ended_ && raised.line > last_timed_ && latest_ && !came_;
@@ -750,6 +768,7 @@ void LogReader::Add(Observation observation) {
     observation.progress_before = ProgressAround(observation);
     observation.all_before = Steps();
   }
+  watched_until_ = std::max(watched_until_, observation.last_line + kLinesOfRecovery);
   for (size_t i = section_start_; i < facts_.observations.size(); ++i) {
     Observation& seen = facts_.observations[i];
     if (!SameSource(seen, observation)) continue;
@@ -771,15 +790,22 @@ void LogReader::Add(Observation observation) {
       std::swap(seen.time_is_near, observation.time_is_near);
       if (!seen.time) std::swap(seen.time, observation.time);
     }
+    // A launcher's summary tells of an end late, and by when it was.
+    if (observation.is_root && seen.is_result && seen.time && observation.time &&
+        Since(*seen.time, *observation.time) < absl::ZeroDuration()) {
+      seen.time = observation.time;
+    }
     if (seen.detail.empty()) seen.detail = std::move(observation.detail);
     if (seen.host.empty()) seen.host = std::move(observation.host);
     seen.rank_is_index = seen.rank_is_index && observation.rank_is_index;
     seen.is_result = seen.is_result && observation.is_result;
     seen.is_weak = seen.is_weak && observation.is_weak;
     seen.is_plain = seen.is_plain && observation.is_plain;
+    seen.is_record = seen.is_record && observation.is_record;
     seen.is_passed_on = seen.is_passed_on && observation.is_passed_on;
     seen.xid = std::max(seen.xid, observation.xid);
     seen.is_root = seen.is_root || observation.is_root;
+    seen.is_of_root = seen.is_of_root || observation.is_of_root;
     seen.last_line = std::max(seen.last_line, observation.last_line);
     seen.steps_after = seen.part == observation.part ? seen.steps_after : std::nullopt;
     seen.progress_before = std::max(seen.progress_before, observation.progress_before);

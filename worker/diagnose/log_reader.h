@@ -43,6 +43,8 @@ class LogReader {
  public:
   // Bounds what is kept of a log of any size.
   static constexpr size_t kMaxObservations = 256;
+  // In which a program says that it goes on after an error, that of the error included.
+  static constexpr int64_t kLinesOfRecovery = 4;
 
   explicit LogReader(std::string file);
 
@@ -95,6 +97,7 @@ class LogReader {
   bool ReadSummary(const LineHead& head);
   void ReadEnd(std::string_view line);
   bool IsToldByLauncher(const Observation& seen) const;
+  bool IsSaidToBeOver(const Observation& seen) const;
   void ReadCourse(const Line& line);
   void ReadLastWord(const Line& line);
   void ReadLoss(const Line& line);
@@ -176,9 +179,12 @@ class LogReader {
   int64_t restart_ = 0;              // the last line that tells that all were started anew
   int64_t restart_steps_ = 0;        // lines of progress before it
   int64_t completion_ = 0;           // the last line that tells of a good end
+  int64_t steps_at_completion_ = 0;  // lines of progress before it
   std::map<int, LossRun> losses_;    // by rank; none while the loss is a number
-  int64_t last_word_ = 0;            // the last one that says that all is done, and no step after
-  bool ended_ill_ = false;           // an exit code that isn't 0
+  int64_t watched_until_ = 0;        // the last line that may say that an error was survived
+  std::map<int64_t, std::optional<int>> goes_on_;  // lines that say so, and whose
+  int64_t last_word_ = 0;   // the last one that says that all is done, and no step after
+  bool ended_ill_ = false;  // an exit code that isn't 0
 };
 
 }  // namespace muster::worker

@@ -176,6 +176,13 @@ bool IsOfCommunication(std::string_view text) {
   return absl::c_any_of(kTypes, [&](std::string_view end) { return type.ends_with(end); });
 }
 
+// Whether what checks a program's arguments raised this of them, not of the node that it is on.
+bool IsOfSettings(std::string_view text) {
+  if (!text.starts_with("AssertionError") && !text.starts_with("ValueError")) return false;
+  const std::string lowered = Lowered(text);
+  return lowered.find("gpu") == lowered.npos && lowered.find("cuda") == lowered.npos;
+}
+
 bool SaysWhy(const Observation& seen) { return !seen.is_result && !seen.is_passed_on; }
 
 }  // namespace
@@ -251,6 +258,9 @@ std::optional<Observation> ShownBy(const Raised& raised) {
     if (SaysWhy(*result)) return result;
   }
   if (result || IsLaunchersOwn(raised.text)) return result;
+  if (raised.in_validation && IsOfSettings(raised.text)) {
+    return Observation{.cause = CauseId::kConfigurationInvalid};
+  }
   return Observation{.cause = CauseId::kPythonException, .is_weak = IsOfCommunication(raised.text)};
 }
 

@@ -38,7 +38,9 @@ struct Observation {
   bool is_bare = false;       // an exception that no row knows, without frames: of a shell, perhaps
   bool is_quoted = false;     // Raised::is_quoted
   bool is_root = false;       // a launcher says that this end came first
+  bool is_of_root = false;    // of the rank that its launcher says failed first
   bool is_plain = false;      // words in a line that doesn't say how bad it is
+  bool is_record = false;     // words in one that says that it is an error
   bool is_passed_on = false;  // RowKind::kWraps
   bool survived = false;      // training went on after it
   int64_t xid = 0;            // the driver's number; 0 where none is said

@@ -466,6 +466,33 @@ size_t First(const std::vector<Finding>& findings) {
   return first;
 }
 
+// Whether both tell of the same at the same time, as far as their log says.
+bool IsAlike(const Observation& a, const Observation& b) {
+  const auto plain = [](std::string_view text) {
+    std::string letters;
+    for (const char c : text.substr(0, text.find('\n'))) {
+      if (c < '0' || c > '9') letters.push_back(c);
+    }
+    return letters;
+  };
+  const bool alike = a.cause != CauseId::kPythonException || plain(a.text) == plain(b.text);
+  return alike && a.cause == b.cause && a.is_result == b.is_result && a.part == b.part &&
+         RoleOf(a) == Role::kOrigin && RoleOf(b) == Role::kOrigin &&
+         Between(a, b) == absl::ZeroDuration();
+}
+
+// Where ranks failed alike at once, whose lines came first says nothing: the one that their
+// launcher names.
+size_t NamedAmongAlike(const std::vector<Finding>& findings, size_t first) {
+  if (first == findings.size() || findings[first].observation.is_of_root) return first;
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const bool named =
+        findings[i].observation.is_of_root && findings[i].file == findings[first].file;
+    if (named && IsAlike(findings[i].observation, findings[first].observation)) return i;
+  }
+  return first;
+}
+
 Relation RelationTo(const Finding& first, const Finding& finding) {
   switch (RoleOf(finding.observation)) {
     case Role::kWarning:
@@ -518,7 +545,7 @@ Explanation Rank(std::vector<LogFacts> logs) {
   DropResults(&findings);
   NameStragglers(progress, &findings);
   std::ranges::stable_sort(findings, Earlier);
-  if (const size_t first = First(findings); first < findings.size()) {
+  if (const size_t first = NamedAmongAlike(findings, First(findings)); first < findings.size()) {
     const auto begin = findings.begin();
     std::rotate(begin, begin + static_cast<std::ptrdiff_t>(first),
                 begin + static_cast<std::ptrdiff_t>(first) + 1);

@@ -203,6 +203,24 @@ Doing DoingOf(std::string_view body) {
   return data || HoldsOneOf(path, kLibraries) ? Doing::kData : Doing::kUnsaid;
 }
 
+// A frame that checks arguments, or a configuration, by its function's and its file's name.
+bool IsOfValidation(std::string_view body) {
+  const size_t in = body.find(", in ");
+  if (in == body.npos) return false;
+  const std::string_view function = body.substr(in + 5);
+  constexpr std::array<std::string_view, 8> kFunctions = {
+      "validate_arg", "validate_conf", "validate_cfg", "check_arg",
+      "check_conf",   "check_cfg",     "verify_arg",   "parse_args"};
+  if (HoldsOneOf(function, kFunctions)) return true;
+  if (!function.starts_with("__post_init__") && !function.starts_with("validate") &&
+      !function.starts_with("_validate")) {
+    return false;
+  }
+  constexpr std::array<std::string_view, 4> kFiles = {"arguments", "args.py", "config", "cfg"};
+  const std::string_view path = TextAfter(body, "File \"", "\"");
+  return HoldsOneOf(path.substr(path.rfind('/') + 1), kFiles);
+}
+
 // The same of rich's "│ PATH:LINE in FUNCTION   │".
 std::string FrameInBox(std::string_view body) {
   if (!ConsumePrefix(&body, kBar)) return "";
@@ -347,6 +365,7 @@ void TracebackReader::NoteFrame(std::string_view body) {
   if (!where.empty()) raised_.where = std::move(where);
   if (const std::string_view path = TextAfter(body, "File \"", "\""); !path.empty()) {
     (IsOfGivenCode(path) ? raised_.in_given_code : raised_.in_own_code) = true;
+    raised_.in_validation = IsOfValidation(body);
   }
   if (body.find_first_not_of(" ^~") != body.npos && body.find("File \"") == body.npos) {
     raised_.in_printing = IsOfPrinting(body);
@@ -421,6 +440,10 @@ bool TracebackReader::ReadIdle(int64_t number, std::string_view body) {
     ignored_ = true;
     return true;
   }
+  if (body.starts_with("Exception in thread ")) {
+    in_thread_ = true;
+    return true;
+  }
   if (!IsExceptionName(NameBefore(body))) return false;
   Raise(number, body);
   return true;
@@ -432,6 +455,7 @@ void TracebackReader::Complete() {
     raised_.text = std::move(raised_.before.back());
     raised_.before.pop_back();
   }
+  raised_.in_thread = std::exchange(in_thread_, false);
   if (!raised_.text.empty() && !ignored_) complete_.push_back(std::move(raised_));
   raised_ = {};
   indent_ = 0;

@@ -31,6 +31,10 @@ struct Raised {
   bool has_frames = false;
   // By what it writes to its terminal, or to whoever reads its output.
   bool in_printing = false;
+  // By what checks the program's arguments, or its configuration.
+  bool in_validation = false;
+  // In a thread that isn't the main one, whose end ends no process.
+  bool in_thread = false;
   // By a library that talks to servers: what refuses it, or is gone, is no rank.
   bool asked_server = false;
   // By code that the program was given as a text, a model's answer say, and by files' code.
@@ -101,6 +105,7 @@ class TracebackReader {
   int strays_ = 0;  // lines of others since the last of ours
   bool blank_ = false;
   bool after_frame_ = false;  // of a traceback whose header wasn't seen
+  bool in_thread_ = false;    // the traceback that comes next is of a thread
   bool ignored_ = false;      // the traceback that is read, or comes next, ended nothing
   std::vector<Raised> complete_;
 };
