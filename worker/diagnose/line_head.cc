@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "worker/diagnose/line_progress.h"
 #include "worker/diagnose/log_time.h"
 #include "worker/diagnose/text.h"
 
@@ -16,10 +17,6 @@ namespace {
 constexpr int kMaxPrefixes = 6;
 constexpr size_t kMaxLevelAt = 120;  // a level that stands later isn't the line's own
 constexpr int kMaxRankNumber = 1'000'000;
-
-bool IsDigitChar(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
-
-bool HasDigit(std::string_view text) { return std::ranges::any_of(text, IsDigitChar); }
 
 size_t DigitsAt(std::string_view text) {
   return std::min(text.find_first_not_of("0123456789"), text.size());
@@ -65,7 +62,7 @@ bool BeginsWithName(std::string_view text);
 
 // "2026-03-02T10:41:17.123456789Z ", "... stdout F ", "May 27 15:02:40 ", "18:11:06.680 [rank4]:"
 size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
-  const bool date = text.size() > 20 && IsDigitChar(text[0]) && text[4] == '-' && text[10] == 'T';
+  const bool date = text.size() > 20 && IsDigit(text[0]) && text[4] == '-' && text[10] == 'T';
   const size_t end = text.find(' ');
   if (date && end != std::string_view::npos && end < 40) {
     for (const std::string_view stream : {" stdout F ", " stderr F ", " stdout P ", " stderr P "}) {
@@ -77,7 +74,7 @@ size_t CollectorsTime(std::string_view text, LineHead* /*head*/) {
     }
   }
   if (text.size() > 16 && text[3] == ' ' && text[6] == ' ' && text[9] == ':' && text[12] == ':' &&
-      text[15] == ' ' && IsDigitChar(text[5]) && IsDigitChar(text[14])) {
+      text[15] == ' ' && IsDigit(text[5]) && IsDigit(text[14])) {
     return SyslogTag(text.substr(16), false) > 0 ? 16 : 0;
   }
   // "<14>1 2026-03-02T10:41:17Z gpu-7 train 880 - - " of RFC 5424
@@ -192,7 +189,7 @@ size_t NamedColumn(std::string_view text, LineHead* head) {
   }
   std::string_view name = take_name(rest);
   if (name.empty() || !absl::ascii_isalpha(static_cast<unsigned char>(name[0]))) return 0;
-  if (std::ranges::none_of(name, [](char c) { return absl::ascii_islower(c) || IsDigitChar(c); })) {
+  if (std::ranges::none_of(name, [](char c) { return absl::ascii_islower(c) || IsDigit(c); })) {
     return 0;
   }
   rest.remove_prefix(name.size());
@@ -205,7 +202,7 @@ size_t NamedColumn(std::string_view text, LineHead* head) {
   }
   if (!IsBar(&rest)) return 0;
   ReadRankInName(name, head);
-  if (!head->rank && !head->index && (IsDigitChar(name.back()) || MayBePod(name))) {
+  if (!head->rank && !head->index && (IsDigit(name.back()) || MayBePod(name))) {
     head->pod = name;
   }
   return text.size() - rest.size();
@@ -268,11 +265,11 @@ size_t Host(std::string_view text, LineHead* /*head*/) {
   std::string_view rest = text;
   const bool bracket = ConsumePrefix(&rest, "[");
   const auto after = std::ranges::find_if_not(rest.substr(0, 80), [](char c) {
-    return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '.' || c == '_';
+    return IsDigit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '.' || c == '_';
   });
   const std::string_view name = rest.substr(0, static_cast<size_t>(after - rest.begin()));
   if (name.empty() || name.find_first_of("-._") == name.npos) return 0;
-  if (!IsDigitChar(name.back()) && !MayBePod(name)) return 0;
+  if (!IsDigit(name.back()) && !MayBePod(name)) return 0;
   rest.remove_prefix(name.size());
   if (bracket) {
     if (!ConsumePrefix(&rest, "]: ") && !ConsumePrefix(&rest, "] ")) return 0;
@@ -287,7 +284,7 @@ bool BeginsLine(std::string_view text) {
   const size_t colon = text.substr(0, 80).find_first_of(": ");
   const std::string_view word = text.substr(0, colon);
   const bool glog = text.size() > 2 && (text[0] == 'W' || text[0] == 'E' || text[0] == 'I') &&
-                    IsDigitChar(text[1]) && IsDigitChar(text[2]);
+                    IsDigit(text[1]) && IsDigit(text[2]);
   return text.starts_with("  ") || text.starts_with('[') || text.starts_with('{') ||
          text.starts_with("^C") || text.ends_with("Traceback (most recent call last):") || glog ||
          ((colon == text.npos || text[colon] == ':') &&
@@ -298,34 +295,34 @@ bool BeginsLine(std::string_view text) {
 size_t ShortHost(std::string_view text, LineHead* /*head*/) {
   constexpr size_t kLongest = 16;
   const size_t colon = text.substr(0, kLongest).find(": ");
-  if (colon == std::string_view::npos || colon < 3 || !IsDigitChar(text[colon - 1])) return 0;
+  if (colon == std::string_view::npos || colon < 3 || !IsDigit(text[colon - 1])) return 0;
   const std::string_view name = text.substr(0, colon);
-  const auto number = std::ranges::find_if(name, IsDigitChar);
+  const auto number = std::ranges::find_if(name, IsDigit);
   const auto letters = static_cast<size_t>(number - name.begin());
   const bool named =
       letters > 1 &&
       std::ranges::all_of(name.substr(0, letters), [](char c) { return c >= 'a' && c <= 'z'; }) &&
-      std::ranges::all_of(name.substr(letters), IsDigitChar);
+      std::ranges::all_of(name.substr(letters), IsDigit);
   return named && BeginsLine(text.substr(colon + 2)) ? colon + 2 : 0;
 }
 
-bool IsOfName(char c) { return IsDigitChar(c) || (c >= 'a' && c <= 'z') || c == '-'; }
+bool IsOfName(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || c == '-'; }
 
 // Whether it is of the kind that Kubernetes makes up: "x7k2p", without vowels.
 bool IsMadeUp(std::string_view end) {
   constexpr size_t kLength = 5;
   return end.size() == kLength &&
          end.find_first_not_of("bcdfghjklmnpqrstvwxz2456789") == end.npos &&
-         !std::ranges::all_of(end, IsDigitChar);
+         !std::ranges::all_of(end, IsDigit);
 }
 
 // Whether it looks like a pod's name: it ends in a number, or in what Kubernetes makes up.
 bool MayBePod(std::string_view name) {
   const size_t dash = name.rfind('-');
-  if (dash == name.npos || !std::ranges::all_of(name, IsOfName) || IsDigitChar(name[0])) {
+  if (dash == name.npos || !std::ranges::all_of(name, IsOfName) || IsDigit(name[0])) {
     return false;
   }
-  return IsDigitChar(name.back()) || IsMadeUp(name.substr(dash + 1));
+  return IsDigit(name.back()) || IsMadeUp(name.substr(dash + 1));
 }
 
 // "train-3 pytorch " of stern, at the beginning of a line; a program's own words may look like it,
@@ -546,7 +543,7 @@ LineHead HeadOf(std::string_view line) {
         head.source.append(line.substr(source_from, taken - source_from));
         source_from = taken + length;
         const std::string_view rest = line.substr(taken + length);
-        const size_t tag = SyslogTag(rest, IsDigitChar(line[taken]));
+        const size_t tag = SyslogTag(rest, IsDigit(line[taken]));
         length += tag > 0 ? tag : TaggedProcess(rest, &head);
       }
       break;
@@ -616,7 +613,7 @@ bool BeginsPart(std::string_view line) {
   if (line.empty() || line.size() > kLongest) return line.starts_with("$ ");
   const char first = line[0];
   const bool letter = absl::ascii_isalpha(static_cast<unsigned char>(first));
-  if (first == ' ' || IsDigitChar(first)) return false;
+  if (first == ' ' || IsDigit(first)) return false;
   // "root@node-3:~# dmesg -T" and "ubuntu@login:/logs$ cat a.log"
   if (letter) {
     const size_t prompt = line.find_first_of("#$");
@@ -675,8 +672,7 @@ bool BeginsPart(std::string_view line) {
 
 std::optional<int> RankOf(std::string_view line) {
   for (const std::string_view key : {"\"rank\":", "\"global_rank\":"}) {
-    if (const std::string_view value = JsonValue(line, key);
-        !value.empty() && IsDigitChar(value[0])) {
+    if (const std::string_view value = JsonValue(line, key); !value.empty() && IsDigit(value[0])) {
       return RankNumber(value);
     }
   }
@@ -717,7 +713,7 @@ std::string_view NcclProcessOf(std::string_view line) {
     const std::string_view host = word.substr(0, process);
     const bool numbers = LeadingNumber(word.substr(thread + 1)).has_value() &&
                          LeadingNumber(word.substr(process + 1)).has_value();
-    const bool named = std::ranges::any_of(host, [](char c) { return !IsDigitChar(c); });
+    const bool named = std::ranges::any_of(host, [](char c) { return !IsDigit(c); });
     if (numbers && named && absl::ascii_isalnum(static_cast<unsigned char>(host.front())))
       return word.substr(0, thread);
   }
@@ -778,176 +774,6 @@ std::string_view WithoutQuotes(std::string_view line, std::string_view body, std
   // A record in JSON quotes all of its words.
   const bool marks = line.find('"') != line.npos && !body.starts_with('{') && IsProgress(body);
   return WithoutBetween(marks ? '"' : '`', line, plain);
-}
-
-bool IsRestart(std::string_view body) {
-  constexpr std::array<std::string_view, 6> kWords = {
-      "will restart worker group", "Restarting worker group", "Restarting training worker group",
-      "FailureDecision.RETRY",     "SLURM_RESTART_COUNT=",    "requeue job"};
-  return std::ranges::any_of(
-      kWords, [&](std::string_view word) { return body.find(word) != std::string_view::npos; });
-}
-
-namespace {
-
-// "NAME   RESTARTS   COMPLETED   AGE" of kubectl and the like.
-bool IsTableHead(std::string_view body) {
-  return body.find("   ") != body.npos && std::ranges::all_of(body, [](char c) {
-           return absl::ascii_isupper(static_cast<unsigned char>(c)) ||
-                  std::string_view(" -_/()%").find(c) != std::string_view::npos;
-         });
-}
-
-}  // namespace
-
-bool IsCompletion(std::string_view body) {
-  // pytest's, and that of NCCL's tests.
-  if (body.starts_with("====") && body.find(" passed") != body.npos) {
-    return body.find(" failed") == body.npos && body.find(" error") == body.npos;
-  }
-  if (body.starts_with("# Out of bounds values : 0 OK")) return true;
-  constexpr std::array<std::string_view, 7> kOfTraining = {
-      "raining done",    "raining complete", "raining finished", "raining has finished",
-      "raining is done", "inished training", "ompleted training"};
-  constexpr std::array<std::string_view, 7> kWords = {"successfully finished",
-                                                      "WorkerState.SUCCEEDED",
-                                                      "'train_runtime'",
-                                                      "Trainer.fit` stopped: ",
-                                                      "all done",
-                                                      "COMPLETED ",
-                                                      "] RUNNING -> FINISHED"};
-  constexpr std::array<std::string_view, 2> kOfOthers = {"  Job completed", "uning completed in "};
-  const auto holds = [&](std::string_view word) { return body.find(word) != body.npos; };
-  // The last is of the result that Ray gives back.
-  const bool told = (holds("raining") && std::ranges::any_of(kOfTraining, holds)) ||
-                    (holds("ompleted") && std::ranges::any_of(kOfOthers, holds)) ||
-                    std::ranges::any_of(kWords, holds) || StripBlanks(body) == "error=None,";
-  return told && !IsTableHead(body);
-}
-
-bool IsLastWord(std::string_view body) {
-  // unittest's, and googletest's.
-  if (body == "OK" || body.starts_with("OK (") || body.starts_with("[  PASSED  ] ")) return true;
-  return body.ends_with("un complete") || body.ends_with("un completed");
-}
-
-bool SaysThatItGoesOn(std::string_view body) {
-  constexpr size_t kLongest = 2000;
-  if (body.size() > kLongest) return false;
-  // A shell's that is told to go on.
-  if (body == "+ true" || body == "+ :") return true;
-  constexpr std::array<std::string_view, 24> kWords = {
-      "retrying",     "retry 1/",     "retry #1",    "retried",     "will retry",
-      "trying",       "try again in", "another try", "skipping",    "skipped",
-      "falling back", "fell back",    "continuing",  "as expected", "expected to fail",
-      "from scratch", "recreating",   "recovered",   "recovering",  "-> using",
-      "does not fit", "doesn't fit",  "not usable",  "using "};
-  constexpr std::string_view kFirsts = "rwtasfced-nu";  // letters of the words
-  bool in_word = false;
-  for (size_t at = 0; at < body.size(); ++at) {
-    const bool begins =
-        !std::exchange(in_word, absl::ascii_isalpha(static_cast<unsigned char>(body[at])) != 0);
-    if (!begins || body[at] == ' ') continue;
-    const char first = absl::ascii_tolower(static_cast<unsigned char>(body[at]));
-    if (kFirsts.find(first) == kFirsts.npos) continue;
-    for (const std::string_view word : kWords) {
-      if (word[0] != first) continue;
-      const std::string_view rest = body.substr(at + 1);
-      if (!rest.starts_with(word.substr(1))) continue;
-      const std::string_view after = rest.substr(word.size() - 1);
-      // "trying to save", "using step-300 instead"
-      if (word == "trying" && after.starts_with(" to ")) continue;
-      if (word == "using " && after.find(" instead") == after.npos) continue;
-      return true;
-    }
-  }
-  return false;
-}
-
-std::optional<int64_t> ExitCodeIn(std::string_view body) {
-  if (body.starts_with(' ') || body.starts_with('+')) return std::nullopt;
-  // What runs before a job or after it.
-  constexpr std::array<std::string_view, 6> kOthers = {"rolog", "pilog",   "hook",
-                                                       "check", "cleanup", "init"};
-  if (std::ranges::any_of(kOthers,
-                          [&](std::string_view word) { return body.find(word) != body.npos; })) {
-    return std::nullopt;
-  }
-  while (!body.empty() && (body.back() == '.' || body.back() == ')' || body.back() == ' ')) {
-    body.remove_suffix(1);
-  }
-  size_t number = body.size();
-  while (number > 0 && IsDigitChar(body[number - 1])) --number;
-  std::string_view before = body.substr(0, number);
-  const bool negative = before.ends_with('-');
-  if (negative) before.remove_suffix(1);
-  const auto code = LeadingNumber(body.substr(number));
-  const size_t words = before.find_last_not_of(" :=");
-  if (!code || words == before.npos || words + 1 == before.size()) return std::nullopt;
-  before = before.substr(0, words + 1);
-  constexpr std::array<std::string_view, 8> kWords = {" exit",      " exit code",   " exit status",
-                                                      " with code", " with status", " return code",
-                                                      " exitcode",  " rc"};
-  const std::string said =
-      Lowered(Concat(" ", before.substr(before.size() - std::min<size_t>(before.size(), 16))));
-  const bool known =
-      std::ranges::any_of(kWords, [&](std::string_view word) { return said.ends_with(word); });
-  return known ? std::optional(negative ? -*code : *code) : std::nullopt;
-}
-
-std::optional<bool> LossIsFinite(std::string_view body) {
-  const std::string line = Lowered(body);
-  const std::string_view text = line;
-  constexpr std::string_view kLoss = "loss";
-  std::optional<bool> finite;
-  for (size_t at = text.find(kLoss); at != text.npos; at = text.find(kLoss, at + 1)) {
-    const std::string_view before = text.substr(0, at);
-    const size_t word = before.find_last_of(" ,{|\"'") + 1;
-    const std::string_view own = before.substr(word);
-    const bool of_validation = own.starts_with("val") || own.starts_with("eval") ||
-                               own.starts_with("test") || before.ends_with("val ") ||
-                               before.ends_with("validation ") || before.ends_with("eval ") ||
-                               before.ends_with("test ");
-    std::string_view value = text.substr(at + kLoss.size());
-    const size_t gap = std::min(value.find_first_not_of(" \t:='\""), value.size());
-    value.remove_prefix(gap);
-    if (gap == 0 || value.empty() || of_validation) continue;
-    ConsumePrefix(&value, "tensor(");
-    ConsumePrefix(&value, "-");
-    if (IsDigitChar(value[0])) {
-      finite = true;
-    } else if (value.starts_with("nan") || value.starts_with("inf")) {
-      finite = finite.value_or(false);
-    }
-  }
-  return finite;
-}
-
-bool ScaleIsZero(std::string_view body) {
-  constexpr std::string_view kScale = "scale";
-  for (size_t at = body.find(kScale); at != body.npos; at = body.find(kScale, at + 1)) {
-    std::string_view value = body.substr(at + kScale.size());
-    const size_t gap = std::min(value.find_first_not_of(" :='\""), value.size());
-    value = value.substr(gap);
-    const size_t end = std::min(value.find_first_not_of("0123456789.e+-"), value.size());
-    const std::string_view number = value.substr(0, end);
-    const bool zero = number.starts_with('0') && number.find_first_of("123456789") == number.npos;
-    if (gap > 0 && zero) return true;
-  }
-  return false;
-}
-
-bool IsProgress(std::string_view body) {
-  constexpr std::array<std::string_view, 8> kLosses = {
-      "'loss'", "\"loss\"", "loss:", "loss=", "loss ", "Loss:", "Loss ", "Loss="};
-  constexpr std::array<std::string_view, 5> kSpeeds = {"it/s", "s/it]", "s/it,", "tok/s",
-                                                       "samples/s"};
-  constexpr size_t kLongest = 2000;
-  if (body.size() > kLongest || !HasDigit(body)) return false;
-  const auto holds = [&](std::string_view word) { return body.find(word) != body.npos; };
-  return (holds("oss") && std::ranges::any_of(kLosses, holds)) ||
-         (body.find('/') != body.npos && std::ranges::any_of(kSpeeds, holds)) ||
-         holds("elapsed time per iteration");
 }
 
 }  // namespace muster::worker

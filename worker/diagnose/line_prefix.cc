@@ -33,8 +33,6 @@ struct Piece {
   size_t length = 0;  // with what sets it off
 };
 
-bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
-
 bool IsOfWord(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
          std::string_view("._@#=-").find(c) != std::string_view::npos;

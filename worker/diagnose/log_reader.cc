@@ -6,6 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "worker/diagnose/kubernetes_line.h"
+#include "worker/diagnose/line_progress.h"
 #include "worker/diagnose/text.h"
 
 namespace muster::worker {

@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kPrefix = 96;  // a time that stands later in the line isn't the line's own
 
-bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 bool IsWord(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); }
 
 // Takes exactly `digits` digits off the front of `text`.

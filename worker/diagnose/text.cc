@@ -108,4 +108,6 @@ std::string Printable(std::string_view text, size_t limit) {
   return printable;
 }
 
+bool HasDigit(std::string_view text) { return std::ranges::any_of(text, IsDigit); }
+
 }  // namespace muster::worker

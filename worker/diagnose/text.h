@@ -55,4 +55,7 @@ std::string_view TextAfter(std::string_view text, std::string_view begin, std::s
 // are no UTF-8 become U+FFFD. `limit` is at least 3.
 std::string Printable(std::string_view text, size_t limit);
 
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool HasDigit(std::string_view text);
+
 }  // namespace muster::worker
