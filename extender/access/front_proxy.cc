@@ -1,7 +1,6 @@
 #include "extender/access/front_proxy.h"
 
 #include <openssl/err.h>
-#include <openssl/x509_vfy.h>
 
 #include <algorithm>
 #include <cctype>
@@ -16,9 +15,6 @@ namespace muster::extender {
 namespace {
 
 using nlohmann::json;
-
-using StoreHandle = std::unique_ptr<X509_STORE, OpensslFree<&X509_STORE_free>>;
-using StoreContextHandle = std::unique_ptr<X509_STORE_CTX, OpensslFree<&X509_STORE_CTX_free>>;
 
 // A list of texts, as JSON within a text.
 std::vector<std::string> ListIn(const json& data, const char* key) {
@@ -147,13 +143,10 @@ absl::StatusOr<FrontProxyConfig> ReadFrontProxyConfig(std::string_view config_ma
 
 struct FrontProxy::Trusted {
   FrontProxyConfig config;
-  StoreHandle store;
+  std::vector<X509Handle> authorities;
 
-  explicit Trusted(FrontProxyConfig given) : config(std::move(given)), store(X509_STORE_new()) {
-    for (const X509Handle& authority : ReadCertificates(config.authorities)) {
-      X509_STORE_add_cert(store.get(), authority.get());
-    }
-  }
+  explicit Trusted(FrontProxyConfig given)
+      : config(std::move(given)), authorities(ReadCertificates(config.authorities)) {}
 
   absl::Status Verify(const std::vector<std::string>& shown, absl::Time now) const {
     std::vector<X509Handle> chain;
@@ -161,24 +154,10 @@ struct FrontProxy::Trusted {
       chain.push_back(ReadDer(der));
       if (!chain.back()) return absl::UnauthenticatedError("a client certificate can't be read");
     }
-    // The stack borrows.
-    STACK_OF(X509)* intermediates = sk_X509_new_null();
-    for (size_t i = 1; i < chain.size(); ++i) sk_X509_push(intermediates, chain[i].get());
-    const StoreContextHandle context(X509_STORE_CTX_new());
-    X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), intermediates);
-    X509_VERIFY_PARAM* rules = X509_STORE_CTX_get0_param(context.get());
-    X509_VERIFY_PARAM_set_time(rules, absl::ToTimeT(now));
-    X509_VERIFY_PARAM_set_purpose(rules, X509_PURPOSE_SSL_CLIENT);
-    // As Go: a certificate among the authorities is trusted though it isn't signed by itself.
-    X509_VERIFY_PARAM_set_flags(rules, X509_V_FLAG_PARTIAL_CHAIN);
-    const bool verified = X509_verify_cert(context.get()) == 1;
-    const int error = X509_STORE_CTX_get_error(context.get());
-    sk_X509_free(intermediates);
-    ERR_clear_error();
-    if (!verified) {
+    const std::string why = WhyUnverified(chain, authorities, X509_PURPOSE_SSL_CLIENT, now);
+    if (!why.empty()) {
       return absl::UnauthenticatedError(
-          fmt::format("the client certificate isn't the API server's: {}",
-                      X509_verify_cert_error_string(error)));
+          fmt::format("the client certificate isn't the API server's: {}", why));
     }
     const std::vector<std::string>& names = config.allowed_names;
     if (names.empty() ||

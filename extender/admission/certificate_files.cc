@@ -2,7 +2,6 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509_vfy.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -21,8 +20,6 @@ namespace {
 constexpr size_t kMaxFileBytes = 1 << 20;
 
 using TlsHandle = std::unique_ptr<SSL_CTX, OpensslFree<&SSL_CTX_free>>;
-using StoreHandle = std::unique_ptr<X509_STORE, OpensslFree<&X509_STORE_free>>;
-using StoreContextHandle = std::unique_ptr<X509_STORE_CTX, OpensslFree<&X509_STORE_CTX_free>>;
 
 // "webhook certificate /etc/tls.crt"
 struct Source {
@@ -104,25 +101,10 @@ absl::Status CheckNames(const Source& source, X509* certificate, const Certifica
 absl::Status CheckChain(const Source& source, const std::vector<X509Handle>& chain,
                         const Source& authority_source, const std::vector<X509Handle>& authorities,
                         absl::Time now) {
-  const StoreHandle store(X509_STORE_new());
-  for (const X509Handle& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
-  // The store keeps its own references; the stack borrows.
-  STACK_OF(X509)* intermediates = sk_X509_new_null();
-  for (size_t i = 1; i < chain.size(); ++i) sk_X509_push(intermediates, chain[i].get());
-  const StoreContextHandle context(X509_STORE_CTX_new());
-  X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), intermediates);
-  X509_VERIFY_PARAM* rules = X509_STORE_CTX_get0_param(context.get());
-  X509_VERIFY_PARAM_set_time(rules, absl::ToTimeT(now));
-  X509_VERIFY_PARAM_set_purpose(rules, X509_PURPOSE_SSL_SERVER);
-  // As Go: a certificate in the bundle is trusted though it isn't signed by itself.
-  X509_VERIFY_PARAM_set_flags(rules, X509_V_FLAG_PARTIAL_CHAIN);
-  const bool verified = X509_verify_cert(context.get()) == 1;
-  const int error = X509_STORE_CTX_get_error(context.get());
-  sk_X509_free(intermediates);
-  ERR_clear_error();
-  if (verified) return absl::OkStatus();
+  const std::string why = WhyUnverified(chain, authorities, X509_PURPOSE_SSL_SERVER, now);
+  if (why.empty()) return absl::OkStatus();
   return source.Error(fmt::format("does not verify against {} {}: {}", authority_source.field,
-                                  authority_source.path, X509_verify_cert_error_string(error)));
+                                  authority_source.path, why));
 }
 
 // TLS itself has demands: key sizes, signature digests.

@@ -32,5 +32,10 @@ std::vector<X509Handle> ReadCertificates(std::string_view pem);
 std::string WriteCertificate(X509* certificate);
 absl::Time NotBefore(const X509* certificate);
 absl::Time NotAfter(const X509* certificate);
+// Why a chain doesn't lead from its first certificate to one of the authorities, in OpenSSL's
+// words; empty if it does. As in Go an authority is trusted though it isn't signed by itself.
+// `purpose` is one of X509_PURPOSE_...
+std::string WhyUnverified(const std::vector<X509Handle>& chain,
+                          const std::vector<X509Handle>& authorities, int purpose, absl::Time now);
 
 }  // namespace muster::extender
