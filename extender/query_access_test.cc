@@ -123,7 +123,7 @@ class QueryAccessTest : public ::testing::Test {
     grpc::SslCredentialsOptions trusted;
     trusted.pem_root_certs = authority_.chain;
     return v1::Admission::NewStub(grpc::CreateCustomChannel(
-        fmt::format("localhost:{}", grpc_->port()), grpc::SslCredentials(trusted), arguments));
+        fmt::format("127.0.0.1:{}", grpc_->port()), grpc::SslCredentials(trusted), arguments));
   }
 
   HttpsGot Get(const std::string& path, const std::string& token, long limit_ms = 10'000) {
