@@ -64,7 +64,6 @@ void Domains::Follow(const Snapshot& snapshot) {
 void Domains::Refresh(const Snapshot& snapshot, int slot) {
   const NodeInfo* info = snapshot.NodeIn(slot);
   Node& node = nodes_[slot];
-  if (info != nullptr && info->node == node.object) return;  // only its pods have changed
   const int before = node.domain;
   int domain = -1;
   std::string_view name;
@@ -75,17 +74,13 @@ void Domains::Refresh(const Snapshot& snapshot, int slot) {
     const std::string* label = info->node->meta.Label(kube::kHostnameLabel);
     if (label != nullptr) host = *label;
   }
-  node.object = info == nullptr ? nullptr : info->node;
   if (before == domain && node.name == name && node.host == host) return;
   ++shape_;
   if (before >= 0) {
     CountHost(slot, /*comes=*/false);
     std::erase(domains_[before].nodes, slot);
   }
-  node.domain = domain;
-  node.position = -1;
-  node.name = name;
-  node.host = host;
+  node = {domain, -1, std::string(name), std::string(host)};
   if (domain >= 0) {
     Hang(slot, domain);
     CountHost(slot, /*comes=*/true);

@@ -89,7 +89,6 @@ class Domains {
   struct Node {
     int domain = -1;  // none: it isn't there
     int position = -1;
-    std::shared_ptr<const kube::Node> object;  // that says so
     std::string name;
     std::string host;
   };
