@@ -145,6 +145,22 @@ TEST_F(CommitTest, ACallIsAnsweredOnceItsBindingWasAccepted) {
   EXPECT_EQ(owners_.Asked<AnswerBind>()[0].error, "");
 }
 
+// Its quota is given back in the step that finds the gang over; no other may follow.
+TEST_F(CommitTest, AMemberThatEndedBeforeItWasSeenBoundIsPostedNoLonger) {
+  const Gang& gang = PlacedGang({Trainer("m-0")});
+  Call(kFirst, gang, "pod-m-0");
+  owners_.commit.Advance(gang);
+  owners_.Take();
+  owners_.FinishAll(absl::OkStatus());
+  ASSERT_TRUE(owners_.commit.IsPosted(gang));
+  kube::Pod member = *owners_.snapshot.FindPod("pod-m-0");
+  member.node_name = PlaceOf(gang, "pod-m-0");
+  member.phase = kube::PodPhase::kSucceeded;
+  owners_.Add(member);
+  owners_.commit.Sync(gang);
+  EXPECT_FALSE(owners_.commit.IsPosted(gang));
+}
+
 TEST_F(CommitTest, AnAcceptedBindingThatIsNotSeenIsAskedForAgain) {
   const Gang& gang = PlacedGang({Trainer("m-0"), Trainer("m-1")});
   Call(kFirst, gang, "pod-m-0");
