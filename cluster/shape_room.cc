@@ -9,7 +9,7 @@
 namespace muster::cluster {
 namespace {
 
-// Nodes times shapes that are remembered: some 60 MB.
+// Nodes times shapes that are remembered: some 32 MB.
 constexpr size_t kMostNumbers = 4'000'000;
 
 }  // namespace
@@ -32,9 +32,12 @@ void ShapeRoom::Follow(const Snapshot& snapshot, const Domains& domains) {
       const bool good = room > 0 && !check.Check(*info, Detail::kOmitted) &&
                         (example_.spec->host_ports.empty() || !CheckRoom(example_, *info));
       if (good) {
-        now.fits = static_cast<int32_t>(one_per_node ? 1 : room);
-        now.preference = static_cast<int32_t>(check.PreferenceOn(*info));
-        now.devices = static_cast<int32_t>(devices.On(*info));
+        constexpr int64_t kMostPreference = (1 << 30) - 1;
+        const auto preference =
+            std::clamp<int64_t>(check.PreferenceOn(*info), -kMostPreference, kMostPreference);
+        now.fits = static_cast<uint16_t>(one_per_node ? 1 : std::min(room, Node::kMost));
+        now.preference = static_cast<int32_t>(preference);
+        now.devices = static_cast<uint16_t>(std::min<int64_t>(devices.On(*info), Node::kMost));
         now.is_virtual = info->is_virtual;
       }
     }

@@ -30,11 +30,13 @@ class ShapeRoom {
   // Brings it up to the snapshot, which `domains` have followed.
   void Follow(const Snapshot& snapshot, const Domains& domains);
 
+  // Eight bytes, as there is one for each node and shape. What is above its bound is told as that.
   struct Node {
-    int32_t fits = 0;        // beside each other
-    int32_t preference = 0;  // NodePreferenceScore, where one fits
-    int32_t devices = 0;     // free ones (free_devices.h), where one fits
-    bool is_virtual = false;
+    static constexpr int64_t kMost = 65'535;
+    uint16_t fits = 0;            // beside each other, at most kMost
+    uint16_t devices = 0;         // free ones (free_devices.h), where one fits, at most kMost
+    int32_t preference : 31 = 0;  // NodePreferenceScore, where one fits
+    bool is_virtual : 1 = false;
     bool operator==(const Node&) const = default;
   };
   // Both have followed the same snapshot: no node tells them apart.

@@ -58,6 +58,11 @@ std::map<std::string, std::string> FlavorsOf(const kube::Pod& pod) {
 
 bool IsDeletion(const WatchItem& item) { return item.type == WatchItem::Type::kDeleted; }
 
+std::pair<int64_t, int32_t> SinceOf(const v1::Gang& holder) {
+  const google::protobuf::Timestamp& since = holder.reservation().since();
+  return {since.seconds(), since.nanos()};
+}
+
 }  // namespace
 
 Invariants::Invariants(kube::embedded::ApiServer* server, bool undisturbed_commits,
@@ -357,6 +362,8 @@ absl::Status Invariants::CheckEntries() {
     for (const auto& [other, holder] : kept_) {
       const auto before = kept_before_.find(other);
       if (other == name || before == kept_before_.end()) continue;
+      // Given up and made anew within a moment: who came in between was free to.
+      if (SinceOf(before->second) != SinceOf(holder)) continue;
       // Of equal priority those of whom members stand may have come first for a moment.
       if (gang.priority() == holder.priority() && Stands(gang)) continue;
       if (!IsKeptFrom(gang, unbound, holder, node, now_) ||

@@ -137,7 +137,7 @@ class ProblemBuilder {
           wanted.preference[slot] +=
               problem_.relations->PreferenceScore(wanted.members.front(), index);
         }
-        wanted.fits[slot] = std::min(node.fits, wanted.size());
+        wanted.fits[slot] = std::min<int>(node.fits, wanted.size());
       }
     }
   }
