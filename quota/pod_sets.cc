@@ -224,6 +224,26 @@ void AddUnadmitted(const kube::ResourceList& counted, const kube::ObjectMeta& no
   }
 }
 
+FlavorAmounts UnadmittedOf(
+    const std::vector<const kube::Pod*>& pods, const Admission* held, const ResourceRules& rules,
+    const std::vector<const kube::ResourceFlavor*>& flavors,
+    const std::function<const kube::Node*(const std::string& name)>& node_of) {
+  FlavorAmounts amounts;
+  std::map<std::string, int64_t> taken;
+  for (const kube::Pod* pod : pods) {
+    if (!pod->IsBound() || pod->IsTerminal()) continue;
+    const auto* given = held == nullptr ? nullptr : held->Find(PodSetOf(*pod));
+    const bool counted = given != nullptr && ++taken[given->name] <= held->Counted(given->name);
+    const kube::Node* node = node_of(pod->node_name);
+    if (node == nullptr) continue;
+    kube::ResourceList uses = rules.Count(pod->spec->requests);
+    // Kueue counts templates, not what becomes of them.
+    if (counted) uses = given->LackingFor(uses);
+    AddUnadmitted(uses, node->meta, flavors, &amounts);
+  }
+  return amounts;
+}
+
 std::string FlavorsText(const PodSetAssignment& given) {
   std::string text;
   for (const auto& [resource, flavor] : given.flavors) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -87,6 +88,12 @@ std::shared_ptr<const kube::PodSpec> SpecBeforeFlavors(const kube::Workload& wor
 // Adds what a pod on this node counts as, of each flavor that the node may be of.
 void AddUnadmitted(const kube::ResourceList& counted, const kube::ObjectMeta& node,
                    const std::vector<const kube::ResourceFlavor*>& flavors, FlavorAmounts* amounts);
+
+// What of these pods, a gang's, stands on nodes and wasn't counted in `held` (null: nothing was).
+FlavorAmounts UnadmittedOf(
+    const std::vector<const kube::Pod*>& pods, const Admission* held, const ResourceRules& rules,
+    const std::vector<const kube::ResourceFlavor*>& flavors,
+    const std::function<const kube::Node*(const std::string& name)>& node_of);
 
 // What is added to a pod, or to a template, for its flavors. What is there already stays.
 struct FlavorAdditions {

@@ -51,7 +51,9 @@ bool PodSetAssignment::PaysFor(const kube::PodSpec& pod, const ResourceRules& ru
 
 const PodSetAssignment* Admission::Find(std::string_view pod_set) const {
   const PodSetAssignment* given = FindIn(pod_sets, pod_set);
-  return given != nullptr ? given : FindIn(surplus, pod_set);
+  if (given != nullptr && given->count > 0) return given;
+  const PodSetAssignment* more = FindIn(surplus, pod_set);
+  return more != nullptr ? more : given;
 }
 
 void AddSurplus(std::vector<PodSetAssignment>& surplus,

@@ -113,11 +113,12 @@ Admission ReservedIn(const kube::Workload& workload) {
   return admission;
 }
 
-Admission CountedIn(const kube::Workload& workload) {
+Admission CountedIn(const kube::Workload& workload,
+                    const std::map<std::string, int64_t>& reclaimable) {
   Admission admission = ReservedIn(workload);
   for (PodSetAssignment& set : admission.pod_sets) {
-    const auto over = workload.reclaimable.find(set.name);
-    if (over == workload.reclaimable.end() || set.count <= 0) continue;
+    const auto over = reclaimable.find(set.name);
+    if (over == reclaimable.end() || set.count <= 0) continue;
     set = set.ReducedTo(set.count - std::clamp<int64_t>(over->second, 0, set.count));
   }
   return admission;

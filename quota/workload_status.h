@@ -61,8 +61,13 @@ Admission InOrderOf(const kube::Workload& workload, const Admission& admission);
 
 // What was reserved for it; nothing as surplus.
 Admission ReservedIn(const kube::Workload& workload);
-// The same without its reclaimable pods: what counts.
-Admission CountedIn(const kube::Workload& workload);
+// The same without those that are reclaimable, by pod set.
+Admission CountedIn(const kube::Workload& workload,
+                    const std::map<std::string, int64_t>& reclaimable);
+// What counts: without those that it says are reclaimable.
+inline Admission CountedIn(const kube::Workload& workload) {
+  return CountedIn(workload, workload.reclaimable);
+}
 // Which of its pods are to be reclaimable: those that are over as their job says, or, without a
 // job, that have succeeded and that nobody makes anew. `pods`: all of the gang that it counts;
 // whoever of them may still use something isn't given back. What was given back stays so.

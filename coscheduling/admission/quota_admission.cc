@@ -194,17 +194,23 @@ void QuotaAdmission::Read(const Gang& gang) {
   workloads_->Use(gang, *workload);
   if (!quota::HasQuota(*workload)) return;
   part.queue = workload->queue;
-  part.held = quota::CountedIn(*workload);
-  std::vector<const kube::Pod*> pods = gangs_.PodsOf(gang);
-  const auto unmade = AsksBySpec(gang) ? quota::PodsOf(SpecOf(gang)) : std::vector<kube::Pod>();
-  for (const kube::Pod& pod : unmade) pods.push_back(&pod);
-  quota::NameByPods(std::move(pods), &*part.held);
+  part.held = CountedIn(gang, workload->reclaimable);
   note_eviction(*workload, false);
   for (const kube::Workload* more : SurplusOf(gang)) {
     part.own.insert(more->meta.Controller()->uid);
     quota::AddSurplus(part.held->surplus, quota::ReservedIn(*more).pod_sets);
     note_eviction(*more, true);
   }
+}
+
+quota::Admission QuotaAdmission::CountedIn(
+    const Gang& gang, const std::map<std::string, int64_t>& reclaimable) const {
+  quota::Admission counted = quota::CountedIn(*workloads_->Of(gang), reclaimable);
+  std::vector<const kube::Pod*> pods = gangs_.PodsOf(gang);
+  const auto unmade = AsksBySpec(gang) ? quota::PodsOf(SpecOf(gang)) : std::vector<kube::Pod>();
+  for (const kube::Pod& pod : unmade) pods.push_back(&pod);
+  quota::NameByPods(std::move(pods), &counted);
+  return counted;
 }
 
 bool QuotaAdmission::Waits(const Gang& gang) const {
@@ -336,10 +342,6 @@ const Gang* QuotaAdmission::GangOf(std::string_view workload) const {
   return it == gang_of_.end() ? nullptr : gangs_.Find(it->second);
 }
 
-size_t QuotaAdmission::KeptMembers(const Gang& gang) {
-  return static_cast<size_t>(std::max<int64_t>(0, gang.facts.min_member - gang.facts.succeeded));
-}
-
 // --- steps of a gang ---
 
 // Members that are going away: what they use can't be given to others yet. On a lost node nobody
@@ -371,8 +373,10 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   if (held == nullptr) return;
   std::vector<const kube::Pod*> members = GoingOf(gang);
   std::ranges::copy(gangs_.LiveOf(gang), std::back_inserter(members));
+  // What is given on, or will be, is no place that those beyond minMember could use.
+  const quota::Admission places = part.own.empty() ? *held : CountedIn(gang, ReclaimableOf(gang));
   part.uncounted =
-      quota::FindUncounted(std::move(members), *held, part.own, EvictionOf(gang), &part.joining);
+      quota::FindUncounted(std::move(members), places, part.own, EvictionOf(gang), &part.joining);
   for (const kube::Workload* more : SurplusOf(gang)) {
     const std::string& uid = more->meta.Controller()->uid;
     const bool waits = std::ranges::count(gang.unbound, uid) > 0;
@@ -380,24 +384,11 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   }
 }
 
-// What of the gang stands on nodes and wasn't counted, for each flavor that its node may be of.
 quota::FlavorAmounts QuotaAdmission::UnadmittedOf(const Gang& gang) const {
-  quota::FlavorAmounts amounts;
-  if (!IsUnderQuota(gang)) return amounts;
-  std::map<std::string, int64_t> taken;
-  for (const kube::Pod* pod : gangs_.PodsOf(gang)) {
-    if (!pod->IsBound() || pod->IsTerminal()) continue;
-    const quota::Admission* held = HeldBy(gang);
-    const auto* given = held == nullptr ? nullptr : held->Find(quota::PodSetOf(*pod));
-    const bool counted = given != nullptr && ++taken[given->name] <= held->Counted(given->name);
-    const kube::Node* node = snapshot_.FindNodeObject(pod->node_name);
-    if (node == nullptr) continue;
-    kube::ResourceList uses = options_.resources.Count(pod->spec->requests);
-    // Kueue counts templates, not what becomes of them.
-    if (counted) uses = given->LackingFor(uses);
-    quota::AddUnadmitted(uses, node->meta, scheduler_.Flavors(), &amounts);
-  }
-  return amounts;
+  if (!IsUnderQuota(gang)) return {};
+  return quota::UnadmittedOf(gangs_.PodsOf(gang), HeldBy(gang), options_.resources,
+                             scheduler_.Flavors(),
+                             [this](const auto& node) { return snapshot_.FindNodeObject(node); });
 }
 
 // What is no gang's and stands there, though others than Muster put it there.
@@ -516,23 +507,31 @@ bool QuotaAdmission::StillFits(const Gang& gang, const quota::Workload& asked,
   return named && quota::HasPodSets(*workloads_->Of(gang), *named);
 }
 
-// What members had that have succeeded goes to others while the rest runs. Where all stand is
-// written down beside what was reserved for them.
-void QuotaAdmission::Reclaim(const Gang& gang) {
-  if ((gang.bound.empty() && !IsShared(gang, true)) || EvictionOf(gang) != nullptr) return;
+// Members that use its own Workload, of all stages that share it.
+std::vector<const kube::Pod*> QuotaAdmission::OwnPodsOf(const Gang& gang) const {
   std::vector<const kube::Pod*> pods;
   for (const Gang* stage : StagesOf(gang)) {
     for (const kube::Pod* pod : gangs_.PodsOf(*stage)) {
       if (!PartOf(*stage).own.contains(pod->meta.uid)) pods.push_back(pod);
     }
   }
+  return pods;
+}
+
+std::map<std::string, int64_t> QuotaAdmission::ReclaimableOf(const Gang& gang) const {
   const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  return quota::ReclaimableOf(*workloads_->Of(gang), maker != nullptr ? maker : gangs_.JobOf(gang),
+                              OwnPodsOf(gang));
+}
+
+// What members had that have succeeded goes to others while the rest runs. Where all stand is
+// written down beside what was reserved for them.
+void QuotaAdmission::Reclaim(const Gang& gang) {
+  if ((gang.bound.empty() && !IsShared(gang, true)) || EvictionOf(gang) != nullptr) return;
   const kube::Workload& workload = *workloads_->Of(gang);
-  workloads_->Reclaim(
-      gang, workload,
-      quota::ReclaimableOf(workload, maker != nullptr ? maker : gangs_.JobOf(gang), pods));
+  workloads_->Reclaim(gang, workload, ReclaimableOf(gang));
   const auto node_of = [this](const auto& node) { return snapshot_.FindNodeObject(node); };
-  if (auto placed = quota::WithPlaces(scheduler_, workload, pods, node_of)) {
+  if (auto placed = quota::WithPlaces(scheduler_, workload, OwnPodsOf(gang), node_of)) {
     workloads_->Place(gang, workload, *std::move(placed));
   }
 }
@@ -760,7 +759,8 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
 bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
   std::vector<const kube::Pod*> going;
   for (const Gang* stage : StagesOf(gang)) {
-    for (size_t i = surplus_only ? KeptMembers(*stage) : 0; i < stage->bound.size(); ++i) {
+    for (size_t i = surplus_only ? static_cast<size_t>(stage->kept()) : 0; i < stage->bound.size();
+         ++i) {
       going.push_back(snapshot_.FindPod(stage->bound[i]));
     }
   }

@@ -196,8 +196,6 @@ class QuotaAdmission : Owner {
   const Gang* GangOf(std::string_view workload) const;
   // Something that queues' status tells may have changed since the last call.
   bool TakeQueuesChanged() { return std::exchange(queues_changed_, false); }
-  // How many bound members, first in rank order, the gang needs to go on.
-  static size_t KeptMembers(const Gang& gang);
 
  private:
   // As quota/ was told last.
@@ -256,6 +254,10 @@ class QuotaAdmission : Owner {
   bool NoteInRecord(const Gang& gang);
   std::optional<std::string> PodPriorityClassOf(const Gang& gang) const;
   std::vector<const kube::Pod*> GoingOf(const Gang& gang) const;
+  std::vector<const kube::Pod*> OwnPodsOf(const Gang& gang) const;
+  std::map<std::string, int64_t> ReclaimableOf(const Gang& gang) const;
+  quota::Admission CountedIn(const Gang& gang,
+                             const std::map<std::string, int64_t>& reclaimable) const;
   void FindUncounted(const Gang& gang);
   quota::FlavorAmounts UnadmittedOf(const Gang& gang) const;
   void CountOthers(const std::string& node);

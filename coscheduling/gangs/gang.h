@@ -2,6 +2,7 @@
 // writes it; what else is kept of a gang is private to the owner that decides it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -66,8 +67,15 @@ struct Gang {
   v1::GangState state = v1::GANG_STATE_UNSPECIFIED;
   absl::Time state_since = absl::InfinitePast();
 
-  std::string uid() const;   // of the PodGroup, or of the pod for a gang of one
-  int64_t required() const;  // members still to be placed for the gang to be whole
+  // Of the PodGroup, or of the pod for a gang of one.
+  std::string uid() const {
+    if (group != nullptr) return group->meta.uid;
+    return key.is_pod && !pods.empty() ? *pods.begin() : "";
+  }
+  // Members still to be placed for it to be whole.
+  int64_t required() const { return std::max<int64_t>(0, kept() - facts.bound); }
+  // Of those that stand, the first that minMember needs; the others are surplus.
+  int64_t kept() const { return std::max<int64_t>(0, facts.min_member - facts.succeeded); }
 };
 
 }  // namespace muster::coscheduling

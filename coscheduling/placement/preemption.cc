@@ -23,7 +23,7 @@ constexpr size_t kRetries = 8;
 constexpr size_t kShownGroups = 3;
 
 size_t SurplusOf(const Gang& gang) {
-  return gang.bound.size() - std::min(gang.bound.size(), QuotaAdmission::KeptMembers(gang));
+  return gang.bound.size() - std::min(gang.bound.size(), static_cast<size_t>(gang.kept()));
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ bool Placement::TakesInVain(const Gang& gang, Part* part) {
       if (!surplus_leaving_.contains(uid)) groups.back().members.push_back(snapshot_.FindPod(uid));
     }
     groups.back().needed =
-        std::min(QuotaAdmission::KeptMembers(other), groups.back().members.size());
+        std::min(static_cast<size_t>(other.kept()), groups.back().members.size());
   }
   std::vector<const kube::Pod*> leaving;
   for (const std::string& uid : going) {
