@@ -58,11 +58,6 @@ std::map<std::string, std::string> FlavorsOf(const kube::Pod& pod) {
 
 bool IsDeletion(const WatchItem& item) { return item.type == WatchItem::Type::kDeleted; }
 
-std::pair<int64_t, int32_t> SinceOf(const v1::Gang& holder) {
-  const google::protobuf::Timestamp& since = holder.reservation().since();
-  return {since.seconds(), since.nanos()};
-}
-
 }  // namespace
 
 Invariants::Invariants(kube::embedded::ApiServer* server, bool undisturbed_commits,
@@ -363,11 +358,12 @@ absl::Status Invariants::CheckEntries() {
       const auto before = kept_before_.find(other);
       if (other == name || before == kept_before_.end()) continue;
       // Given up and made anew within a moment: who came in between was free to.
-      if (SinceOf(before->second) != SinceOf(holder)) continue;
+      const v1::Gang& held = before->second;
+      if (TimeOf(held.reservation().since()) != TimeOf(holder.reservation().since())) continue;
       // Of equal priority those of whom members stand may have come first for a moment.
       if (gang.priority() == holder.priority() && Stands(gang)) continue;
       if (!IsKeptFrom(gang, unbound, holder, node, now_) ||
-          !IsKeptFrom(gang, unbound, before->second, node, now_)) {
+          !IsKeptFrom(gang, unbound, held, node, now_)) {
         continue;
       }
       return absl::FailedPreconditionError(

@@ -296,7 +296,7 @@ bool QuotaAdmission::MayPreempt(const Gang& gang, const Gang& victim) const {
 
 // The PriorityClass that its job names and its pods don't carry, or not yet; nullopt: they do.
 std::optional<std::string> QuotaAdmission::PodPriorityClassOf(const Gang& gang) const {
-  const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  const kube::AnyJob* maker = gangs_.MakerOf(gang);
   const bool said = maker != nullptr && (gang.unmade || !maker->priority_class.empty());
   return said ? std::optional(quota::PriorityClassOf(*maker)) : std::nullopt;
 }
@@ -374,9 +374,10 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
   std::vector<const kube::Pod*> members = GoingOf(gang);
   std::ranges::copy(gangs_.LiveOf(gang), std::back_inserter(members));
   // What is given on, or will be, is no place that those beyond minMember could use.
-  const quota::Admission places = part.own.empty() ? *held : CountedIn(gang, ReclaimableOf(gang));
-  part.uncounted =
-      quota::FindUncounted(std::move(members), places, part.own, EvictionOf(gang), &part.joining);
+  std::optional<quota::Admission> places;
+  if (!part.own.empty()) places = CountedIn(gang, ReclaimableOf(gang, OwnPodsOf(gang)));
+  part.uncounted = quota::FindUncounted(std::move(members), places ? *places : *held, part.own,
+                                        EvictionOf(gang), &part.joining);
   for (const kube::Workload* more : SurplusOf(gang)) {
     const std::string& uid = more->meta.Controller()->uid;
     const bool waits = std::ranges::count(gang.unbound, uid) > 0;
@@ -518,10 +519,10 @@ std::vector<const kube::Pod*> QuotaAdmission::OwnPodsOf(const Gang& gang) const 
   return pods;
 }
 
-std::map<std::string, int64_t> QuotaAdmission::ReclaimableOf(const Gang& gang) const {
-  const kube::AnyJob* maker = gang.derived ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
-  return quota::ReclaimableOf(*workloads_->Of(gang), maker != nullptr ? maker : gangs_.JobOf(gang),
-                              OwnPodsOf(gang));
+std::map<std::string, int64_t> QuotaAdmission::ReclaimableOf(
+    const Gang& gang, const std::vector<const kube::Pod*>& own) const {
+  const kube::AnyJob* maker = gangs_.MakerOf(gang);
+  return quota::ReclaimableOf(*workloads_->Of(gang), maker ? maker : gangs_.JobOf(gang), own);
 }
 
 // What members had that have succeeded goes to others while the rest runs. Where all stand is
@@ -529,9 +530,10 @@ std::map<std::string, int64_t> QuotaAdmission::ReclaimableOf(const Gang& gang) c
 void QuotaAdmission::Reclaim(const Gang& gang) {
   if ((gang.bound.empty() && !IsShared(gang, true)) || EvictionOf(gang) != nullptr) return;
   const kube::Workload& workload = *workloads_->Of(gang);
-  workloads_->Reclaim(gang, workload, ReclaimableOf(gang));
+  const std::vector<const kube::Pod*> own = OwnPodsOf(gang);
+  workloads_->Reclaim(gang, workload, ReclaimableOf(gang, own));
   const auto node_of = [this](const auto& node) { return snapshot_.FindNodeObject(node); };
-  if (auto placed = quota::WithPlaces(scheduler_, workload, OwnPodsOf(gang), node_of)) {
+  if (auto placed = quota::WithPlaces(scheduler_, workload, own, node_of)) {
     workloads_->Place(gang, workload, *std::move(placed));
   }
 }
@@ -627,8 +629,7 @@ kube::OwnerReference QuotaAdmission::OwnerOfWorkload(const Gang& gang,
   const kube::Workload* others = workloads_->OfJob({gang.key.name_space, job});
   bool jobs = gang.unmade || (gang.derived && !job.empty() &&
                               (others == nullptr || !workloads_->IsOthers(gang, *others)));
-  const kube::AnyJob* maker =
-      IsStage(gang) && !gang.unmade ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  const kube::AnyJob* maker = IsStage(gang) && !gang.unmade ? gangs_.MakerOf(gang) : nullptr;
   if (maker != nullptr && (known == nullptr || known->meta.Controller()->uid == job)) {
     std::vector<quota::PodSet> all = quota::WithOthersOf(*maker, *asked);
     jobs &= quota::AsOfJob(all, maker->pod_sets).has_value();
@@ -759,8 +760,7 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
 bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
   std::vector<const kube::Pod*> going;
   for (const Gang* stage : StagesOf(gang)) {
-    for (size_t i = surplus_only ? static_cast<size_t>(stage->kept()) : 0; i < stage->bound.size();
-         ++i) {
+    for (size_t i = surplus_only ? stage->kept() : 0; i < stage->bound.size(); ++i) {
       going.push_back(snapshot_.FindPod(stage->bound[i]));
     }
   }

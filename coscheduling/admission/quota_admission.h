@@ -255,7 +255,8 @@ class QuotaAdmission : Owner {
   std::optional<std::string> PodPriorityClassOf(const Gang& gang) const;
   std::vector<const kube::Pod*> GoingOf(const Gang& gang) const;
   std::vector<const kube::Pod*> OwnPodsOf(const Gang& gang) const;
-  std::map<std::string, int64_t> ReclaimableOf(const Gang& gang) const;
+  std::map<std::string, int64_t> ReclaimableOf(const Gang& gang,
+                                               const std::vector<const kube::Pod*>& own) const;
   quota::Admission CountedIn(const Gang& gang,
                              const std::map<std::string, int64_t>& reclaimable) const;
   void FindUncounted(const Gang& gang);

@@ -318,7 +318,7 @@ void Workloads::Act(const Gang& gang, const kube::Workload& workload, Action act
 const kube::Workload* Workloads::Keep(const Gang& gang, const kube::OwnerReference& owner,
                                       quota::Workload asked) {
   const bool is_jobs = gang.derived && owner.uid == gang.derived->owner.uid;
-  const kube::AnyJob* maker = is_jobs ? gangs_.jobs().Find(gang.derived->maker_uid) : nullptr;
+  const kube::AnyJob* maker = is_jobs ? gangs_.MakerOf(gang) : nullptr;
   auto named = maker == nullptr ? std::nullopt : quota::AsOfJob(asked.pod_sets, maker->pod_sets);
   if (named) asked.pod_sets = *std::move(named);
   const kube::Workload* known =

@@ -119,9 +119,11 @@ void Commit::Answer(const Gang& gang, const std::string& why) {
 // --- steps of a gang ---
 
 void Commit::Sync(const Gang& gang) {
-  for (const std::string& uid : gang.pods) {
-    const kube::Pod& pod = *snapshot_.FindPod(uid);
-    if (pod.IsBound() || pod.IsTerminal()) placement_->Unpin(gang.id, uid);
+  if (placement_->HasPins(gang)) {
+    for (const std::string& uid : gang.pods) {
+      const kube::Pod& pod = *snapshot_.FindPod(uid);
+      if (pod.IsBound() || pod.IsTerminal()) placement_->Unpin(gang.id, uid);
+    }
   }
   Part* part = parts_.Find(gang.id);
   if (part == nullptr) return;

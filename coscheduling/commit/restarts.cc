@@ -391,7 +391,7 @@ void Restarts::Evict(const Gang& gang, bool posted) {
   const Eviction* eviction = quota_->EvictionOf(gang);
   if (eviction == nullptr || (quota_->IsUnderQuota(gang) && !quota_->Holds(gang))) return;
   const bool surplus_only = eviction->surplus_only;
-  const size_t kept = surplus_only ? static_cast<size_t>(gang.kept()) : 0;
+  const size_t kept = surplus_only ? gang.kept() : 0;
   std::vector<std::string> going;
   for (size_t i = kept; i < gang.bound.size(); ++i) going.push_back(gang.bound[i]);
   if (!surplus_only) {

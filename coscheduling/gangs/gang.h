@@ -73,9 +73,13 @@ struct Gang {
     return key.is_pod && !pods.empty() ? *pods.begin() : "";
   }
   // Members still to be placed for it to be whole.
-  int64_t required() const { return std::max<int64_t>(0, kept() - facts.bound); }
-  // Of those that stand, the first that minMember needs; the others are surplus.
-  int64_t kept() const { return std::max<int64_t>(0, facts.min_member - facts.succeeded); }
+  int64_t required() const {
+    return std::max<int64_t>(0, facts.min_member - facts.succeeded - facts.bound);
+  }
+  // How many bound members, first in rank order, it needs to go on; the others are surplus.
+  size_t kept() const {
+    return static_cast<size_t>(std::max<int64_t>(0, facts.min_member - facts.succeeded));
+  }
 };
 
 }  // namespace muster::coscheduling

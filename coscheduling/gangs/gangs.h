@@ -95,6 +95,10 @@ class Gangs {
   const JobGangs& jobs() const { return jobs_; }
   // The outermost job that makes its members, as far as it is known; else null.
   const kube::AnyJob* JobOf(const Gang& gang) const;
+  // The one that makes its pods; null if none is known.
+  const kube::AnyJob* MakerOf(const Gang& gang) const {
+    return gang.derived ? jobs_.Find(gang.derived->maker_uid) : nullptr;
+  }
   // Gangs of its pods or its spec, and those without pods whose PodGroup is of it.
   std::vector<GangId> GangsOf(const kube::NamespacedUid& job) const;
   // Live ones, bound first, in rank order; and all.

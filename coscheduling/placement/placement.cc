@@ -183,7 +183,6 @@ bool Placement::Sync(const Gang& gang) {
   Places& places = part.places;
   for (const std::string& uid : gang.bound) {
     places.fixed.erase(uid);
-    part.pins.erase(uid);
     if (places.tentative.erase(uid) > 0) room_->Forget(uid);
   }
   // One may have ended before it was seen bound.

@@ -23,7 +23,7 @@ constexpr size_t kRetries = 8;
 constexpr size_t kShownGroups = 3;
 
 size_t SurplusOf(const Gang& gang) {
-  return gang.bound.size() - std::min(gang.bound.size(), static_cast<size_t>(gang.kept()));
+  return gang.bound.size() - std::min(gang.bound.size(), gang.kept());
 }
 
 }  // namespace
@@ -128,8 +128,7 @@ bool Placement::TakesInVain(const Gang& gang, Part* part) {
     for (const std::string& uid : other.bound) {
       if (!surplus_leaving_.contains(uid)) groups.back().members.push_back(snapshot_.FindPod(uid));
     }
-    groups.back().needed =
-        std::min(static_cast<size_t>(other.kept()), groups.back().members.size());
+    groups.back().needed = std::min(other.kept(), groups.back().members.size());
   }
   std::vector<const kube::Pod*> leaving;
   for (const std::string& uid : going) {
