@@ -161,6 +161,15 @@ bool TakesOnlyReserved(const kube::NodePool& pool, const kube::PodSpec& spec) {
 
 // Karpenter takes the nodes of a capacity block back before it ends
 // (github.com/aws/karpenter-provider-aws v1.15.1, pkg/controllers/capacityreservation).
+std::string EndText(const kube::NodeClass::Reservation& reservation) {
+  return fmt::format(
+      "{} {} of {} in {} ends{}{}",
+      reservation.is_block ? "capacity block" : "capacity reservation", reservation.id,
+      reservation.instance_type, reservation.zone,
+      reservation.end ? " at " + kube::TimeText(*reservation.end) : " soon",
+      reservation.is_block ? ", and Karpenter takes its nodes back 40 min before" : "");
+}
+
 std::optional<PoolRefusal> NothingReserved(const kube::NodePool& pool, const kube::PodSpec& spec) {
   if (pool.node_class == nullptr || !TakesOnlyReserved(pool, spec)) return std::nullopt;
   const kube::NodeClass::Reservation* ends = nullptr;
@@ -174,14 +183,9 @@ std::optional<PoolRefusal> NothingReserved(const kube::NodePool& pool, const kub
     ends = &each;
   }
   const std::string lacks =
-      ends == nullptr
-          ? fmt::format("its EC2NodeClass {} has no capacity reservation for it",
-                        pool.node_class_name)
-          : fmt::format("{} {} of {} in {} ends{}{}",
-                        ends->is_block ? "capacity block" : "capacity reservation", ends->id,
-                        ends->instance_type, ends->zone,
-                        ends->end ? " at " + kube::TimeText(*ends->end) : " soon",
-                        ends->is_block ? ", and Karpenter takes its nodes back 40 min before" : "");
+      ends == nullptr ? fmt::format("its EC2NodeClass {} has no capacity reservation for it",
+                                    pool.node_class_name)
+                      : EndText(*ends);
   return PoolRefusal{PoolObstacle::kCapacityType, lacks,
                      "select another reservation in the EC2NodeClass, or allow another capacity "
                      "type"};
@@ -257,6 +261,29 @@ std::optional<PoolRefusal> WhyPoolCannotHold(const kube::NodePool& pool, const k
   }
   if (refusal) refusal->why = fmt::format("NodePool {}: {}", pool.meta.name, refusal->why);
   return refusal;
+}
+
+bool IsReserved(const kube::Node& node) {
+  return node.meta.Label(kube::kReservationIdLabel) != nullptr;
+}
+
+std::string BlocksEndText(const NodePools& pools, const std::vector<const kube::Node*>& nodes) {
+  std::map<std::string, int64_t, std::less<>> members;  // by block
+  for (const kube::Node* node : nodes) {
+    if (IsReserved(*node)) ++members[*node->meta.Label(kube::kReservationIdLabel)];
+  }
+  std::string text;
+  for (const auto& [name, pool] : pools) {
+    if (members.empty()) break;
+    if (pool.node_class == nullptr) continue;
+    for (const kube::NodeClass::Reservation& each : pool.node_class->reservations) {
+      const auto on = members.find(each.id);
+      if (on == members.end() || !each.is_block || !each.end) continue;
+      text += fmt::format("; {}: {} members are on its nodes", EndText(each), on->second);
+      members.erase(on);
+    }
+  }
+  return text;
 }
 
 }  // namespace muster::cluster

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cluster/instance_types.h"
+#include "cluster/node_pools.h"
 #include "cluster/snapshot.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
@@ -55,5 +56,12 @@ inline constexpr std::string_view kNodes = "nodes";
 // What the pool may still make of the resources that it limits: limits - status.resources, floored
 // at 0. A resource without a limit is absent.
 kube::ResourceList RemainingLimits(const kube::NodePool& pool);
+
+// Nodes of reserved capacity carry its id.
+bool IsReserved(const kube::Node& node);
+// When capacity blocks end that some of these nodes are of, as the pools' EC2NodeClasses tell it:
+// "; capacity block cr-1 of p5.48xlarge in z1 ends at ...: 2 members are on its nodes". One node
+// for each member; "" if none is of a block whose end is known.
+std::string BlocksEndText(const NodePools& pools, const std::vector<const kube::Node*>& nodes);
 
 }  // namespace muster::cluster

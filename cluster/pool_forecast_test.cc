@@ -175,6 +175,35 @@ TEST(PoolForecast, NodesComeWhereItsClassHasSubnets) {
   EXPECT_FALSE(Refusal(pool, spec));
 }
 
+TEST(PoolForecast, AGangOnACapacityBlockIsToldItsEnd) {
+  kube::NodeClass node_class;
+  node_class.reservations = {{.id = "cr-1",
+                              .instance_type = "p5.48xlarge",
+                              .zone = "z1",
+                              .is_block = true,
+                              .end = absl::FromUnixSeconds(1'700'000'000)},
+                             {.id = "cr-2",
+                              .instance_type = "p5.48xlarge",
+                              .zone = "z1",
+                              .end = absl::FromUnixSeconds(1'700'000'000)}};
+  const NodePools pools = {{"a", WithClass(Pool(), node_class)},
+                           {"b", WithClass(Pool(), node_class)}};
+  const auto node_of = [](const char* id) {
+    kube::Node node;
+    if (*id != 0) node.meta.labels[kube::kReservationIdLabel] = id;
+    return node;
+  };
+  const kube::Node bought = node_of(""), block = node_of("cr-1"), kept = node_of("cr-2"),
+                   other = node_of("cr-3");
+  EXPECT_FALSE(IsReserved(bought));
+  EXPECT_TRUE(IsReserved(other));
+  EXPECT_EQ(BlocksEndText(pools, {&bought, &kept, &other}), "");
+  EXPECT_EQ(
+      BlocksEndText(pools, {&block, &bought, &block}),
+      "; capacity block cr-1 of p5.48xlarge in z1 ends at 2023-11-14T22:13:20Z, and Karpenter "
+      "takes its nodes back 40 min before: 2 members are on its nodes");
+}
+
 TEST(PoolForecast, OfReservedCapacityOnlyThatOfItsClassCounts) {
   kube::NodeClass::Reservation block{
       .id = "cr-1", .instance_type = "p5.48xlarge", .zone = "z1", .is_block = true, .end = {}};

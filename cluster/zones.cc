@@ -17,8 +17,7 @@
 namespace muster::cluster {
 
 std::string ZoneOf(const NodeInfo* info) {
-  const std::string* zone = info == nullptr ? nullptr : info->node->meta.Label(kube::kZoneLabel);
-  return zone == nullptr ? "" : *zone;
+  return info == nullptr ? "" : info->node->meta.LabelText(kube::kZoneLabel);
 }
 
 std::set<std::string> ZonesOf(const NodePools& pools, const std::vector<const NodeInfo*>& nodes) {
@@ -54,6 +53,8 @@ void Order(std::vector<Zone>* zones) {
   });
 }
 
+bool IsOpen(const Zone& zone) { return zone.suffices && zone.failed_until == absl::InfinitePast(); }
+
 std::string LackOf(const Zone& zone) {
   if (zone.failed_until != absl::InfinitePast()) {
     return fmt::format("failed, not before {}", kube::ClockText(zone.failed_until));
@@ -66,16 +67,51 @@ std::string LackOf(const Zone& zone) {
                                                  : "refused at " + kube::ClockText(zone.refused_at);
 }
 
-std::string OthersText(const std::vector<Zone>& zones, std::string_view but) {
-  std::vector<std::string> others;
+std::vector<NodeSource> SourcesIn(const std::vector<Zone>& zones, const std::string& tried) {
+  std::vector<NodeSource> sources = {{.zone = tried}};
   for (const Zone& zone : zones) {
-    if (zone.name == but) continue;
-    const bool failed = zone.failed_until != absl::InfinitePast();
-    others.push_back(failed ? fmt::format("{} (failed, not before {})", zone.name,
-                                          kube::ClockText(zone.failed_until))
-                            : zone.name + (zone.suffices ? "" : " (NodePools make too few)"));
+    (zone.name == tried ? sources.front() : sources.emplace_back()) = {
+        .zone = zone.name, .lacking = LackOf(zone), .is_open = IsOpen(zone)};
   }
-  return fmt::format("{}", fmt::join(others, ", "));
+  return sources;
+}
+
+std::vector<NodeSource> InOrder(std::vector<NodeSource> zones, const std::string& own,
+                                const std::vector<NodeSource>& flavors) {
+  if (zones.empty() && !flavors.empty()) zones.emplace_back();
+  for (NodeSource& source : zones) source.flavor = own;
+  zones.insert(zones.end(), flavors.begin(), flavors.end());
+  if (!zones.empty()) {
+    std::stable_partition(zones.begin() + 1, zones.end(),
+                          [](const auto& one) { return one.is_open; });
+  }
+  return zones;
+}
+
+std::vector<NodeSource>::const_iterator NextOf(const std::vector<NodeSource>& sources) {
+  if (sources.empty()) return sources.end();
+  return std::find_if(sources.begin() + 1, sources.end(),
+                      [](const auto& one) { return one.is_open; });
+}
+
+std::string NodeSourcesText(const std::vector<NodeSource>& sources) {
+  constexpr size_t kShown = 4;
+  if (sources.empty()) return "";
+  const auto title = [](const NodeSource& source, bool by_zone) {
+    return by_zone ? "zone " + source.zone : "flavor " + source.flavor;
+  };
+  const NodeSource& first = sources.front();
+  std::string text =
+      fmt::format("; nodes are made {}",
+                  first.zone.empty() ? "on " + title(first, false) : "in " + title(first, true));
+  const char* before = ", next ";
+  for (size_t i = 1; i < sources.size(); ++i, before = ", ") {
+    if (i == kShown) return fmt::format("{}, {} more", text, sources.size() - kShown);
+    const NodeSource& source = sources[i];
+    text += before + title(source, !source.zone.empty());
+    if (!source.is_open) text += fmt::format(" ({})", source.lacking);
+  }
+  return text;
 }
 
 std::string BeyondOneText(const kube::TopologyAsked& asked,

@@ -59,15 +59,53 @@ TEST(Zones, ComeInOneOrder) {
   std::vector<std::string> names;
   for (const Zone& zone : zones) names.push_back(zone.name);
   EXPECT_THAT(names, ElementsAre("best", "fair", "refused", "small", "failed"));
-  EXPECT_EQ(OthersText(zones, "best"),
-            "fair, refused, small (NodePools make too few), "
-            "failed (failed, not before 10:00:00Z)");
-  EXPECT_EQ(OthersText({{.name = "only"}}, "only"), "");
+  std::vector<std::string> open;
+  for (const Zone& zone : zones) {
+    if (IsOpen(zone)) open.push_back(zone.name);
+  }
+  EXPECT_THAT(open, ElementsAre("best", "fair", "refused"));
   std::vector<std::string> lacks;
   for (const Zone& zone : zones) lacks.push_back(LackOf(zone));
   EXPECT_THAT(lacks, ElementsAre("", "", "refused at 10:00:00Z",
                                  "room for 9 of 12 members, and NodePools make nodes for 1 more",
                                  "failed, not before 10:00:00Z"));
+}
+
+TEST(Zones, SourcesOfNodesAreToldAsTheyAreTried) {
+  const NodeSource zone = {.zone = "z", .flavor = "f", .is_open = true};
+  EXPECT_EQ(NodeSourcesText({}), "");
+  EXPECT_EQ(NodeSourcesText({zone}), "; nodes are made in zone z");
+  EXPECT_EQ(NodeSourcesText({zone,
+                             {.zone = "y", .flavor = "f", .lacking = "refused", .is_open = true},
+                             {.flavor = "g", .is_open = true},
+                             {.zone = "x", .flavor = "f", .lacking = "failed"}}),
+            "; nodes are made in zone z, next zone y, flavor g, zone x (failed)");
+  const NodeSource flavor = {.flavor = "f", .is_open = true};
+  EXPECT_EQ(NodeSourcesText({flavor, flavor, flavor, flavor, flavor, flavor}),
+            "; nodes are made on flavor f, next flavor f, flavor f, flavor f, 2 more");
+}
+
+TEST(Zones, WhatIsTriedComesFirstAndWhatLacksSomethingLast) {
+  const std::vector<Zone> zones = {{.name = "full", .needed = 1},
+                                   {.name = "own", .needed = 1},
+                                   {.name = "fair", .suffices = true}};
+  const NodeSource spot = {.flavor = "spot", .is_open = true};
+  const auto sources =
+      InOrder(SourcesIn(zones, "own"), "a", {{.flavor = "b", .lacking = "l"}, spot});
+  std::vector<std::string> names;
+  for (const NodeSource& source : sources) names.push_back(source.flavor + " " + source.zone);
+  EXPECT_THAT(names, ElementsAre("a own", "a fair", "spot ", "a full", "b "));
+  EXPECT_EQ(NextOf(sources), sources.begin() + 1);
+
+  EXPECT_TRUE(InOrder({}, "a", {}).empty());
+  const auto flavors = InOrder({}, "a", {spot});
+  ASSERT_EQ(flavors.size(), 2);
+  EXPECT_EQ(flavors[0].flavor, "a");
+  EXPECT_EQ(NextOf(flavors), flavors.begin() + 1);
+  const auto alone = SourcesIn({}, "gone");  // nobody makes nodes there any more
+  ASSERT_EQ(alone.size(), 1);
+  EXPECT_EQ(alone[0].zone, "gone");
+  EXPECT_EQ(NextOf(alone), alone.end());
 }
 
 TEST(Zones, AGangOverSeveralSaysWhatOneWouldHaveNeeded) {

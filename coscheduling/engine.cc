@@ -182,6 +182,7 @@ void Engine::Owners::Step(StepOutput* out) {
   gangs.Expire();
   const Placeability::Changes changes = placeability.Refresh();
   if (changes.flavors) quota.Invalidate();
+  if (changes.pools) report.NotePools();
   for (GangId id : changes.gangs) {
     if (const Gang* gang = gangs.Find(id)) quota.Invalidate(*gang);
   }

@@ -121,9 +121,11 @@ std::string SetbackTable(const v1::Gang& gang) {
   return FormatTable(rows);
 }
 
-std::string ZoneTable(const v1::Gang& gang) {
-  std::vector<std::vector<std::string>> rows = {{"ZONE", "LACKS"}};
-  for (const v1::Zone& zone : gang.zones()) rows.push_back({zone.name(), OrDash(zone.lacking())});
+std::string NodeSourceTable(const v1::Gang& gang) {
+  std::vector<std::vector<std::string>> rows = {{"FLAVOR", "ZONE", "LACKS"}};
+  for (const v1::NodeSource& source : gang.node_sources()) {
+    rows.push_back({OrDash(source.flavor()), OrDash(source.zone()), OrDash(source.lacking())});
+  }
   return FormatTable(rows);
 }
 
@@ -190,7 +192,7 @@ std::string ExplainGang(const v1::Gang& gang) {
   text += "\n" + MemberTable(gang);
   if (!gang.nodes().empty()) text += "\n" + NodeTable(gang.nodes());
   if (!gang.setbacks().empty()) text += "\n" + SetbackTable(gang);
-  if (!gang.zones().empty()) text += "\n" + ZoneTable(gang);
+  if (!gang.node_sources().empty()) text += "\n" + NodeSourceTable(gang);
   if (!gang.feasibility().node_pools().empty()) {
     text += "\n" + NodePoolTable(gang.feasibility());
   }

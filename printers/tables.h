@@ -25,7 +25,7 @@ std::string NodePoolTable(const v1::Feasibility& feasibility);
 // What went wrong with its nodes.
 std::string SetbackTable(const v1::Gang& gang);
 // The zones that its nodes may be made in, in the order in which they are tried.
-std::string ZoneTable(const v1::Gang& gang);
+std::string NodeSourceTable(const v1::Gang& gang);
 
 // ClusterQueues: QUEUE COHORT PENDING ADMITTED FLAVOR RESOURCE USED NOMINAL BORROWED, one flavor
 // and resource a line; then who waits, first in line first.

@@ -84,17 +84,19 @@ TEST(Tables, WhatWentWrongWithAGangsNodesIsTold) {
   EXPECT_NE(ExplainGang(gang).find(SetbackTable(gang)), std::string::npos);
 }
 
-TEST(Tables, TheZonesOfAGangAreListedInTheirOrder) {
+TEST(Tables, WhereNodesCanBeMadeForAGangIsListedInTheOrderOfTrying) {
   v1::Gang gang;
-  gang.add_zones()->set_name("us-west-2b");
-  v1::Zone* next = gang.add_zones();
-  next->set_name("us-west-2a");
-  next->set_lacking("failed, not before 10:00:00Z");
-  EXPECT_EQ(ZoneTable(gang),
-            "ZONE        LACKS\n"
-            "us-west-2b  -\n"
-            "us-west-2a  failed, not before 10:00:00Z\n");
-  EXPECT_NE(ExplainGang(gang).find(ZoneTable(gang)), std::string::npos);
+  gang.add_node_sources()->set_zone("us-west-2b");
+  gang.add_node_sources()->set_flavor("spot");
+  v1::NodeSource* last = gang.add_node_sources();
+  last->set_zone("us-west-2a");
+  last->set_lacking("failed, not before 10:00:00Z");
+  EXPECT_EQ(NodeSourceTable(gang),
+            "FLAVOR  ZONE        LACKS\n"
+            "-       us-west-2b  -\n"
+            "spot    -           -\n"
+            "-       us-west-2a  failed, not before 10:00:00Z\n");
+  EXPECT_NE(ExplainGang(gang).find(NodeSourceTable(gang)), std::string::npos);
 }
 
 TEST(Tables, AGangIsExplainedWithItsMembersAndNodes) {

@@ -307,6 +307,20 @@ std::shared_ptr<const kube::PodSpec> SpecBeforeFlavors(const kube::Workload& wor
   return set == workload.pod_sets.end() ? nullptr : set->spec;
 }
 
+std::map<std::string, std::set<std::string>> TakeOffFlavors(
+    const std::vector<const kube::Pod*>& members, const kube::Workload& workload,
+    std::vector<PodSet>* pod_sets) {
+  std::map<std::string, std::set<std::string>> carried;
+  for (const kube::Pod* pod : members) {
+    const auto set = std::ranges::find(*pod_sets, PodSetOf(*pod), &PodSet::name);
+    if (set == pod_sets->end() || carried.contains(set->name)) continue;
+    carried[set->name] = CarriedFlavors(*pod);
+    set->spec = SpecBeforeFlavors(workload, set->name);
+    if (set->spec == nullptr) return {};
+  }
+  return carried;
+}
+
 FlavorAdditions FlavorsFor(const kube::Pod& pod, const PodSetAssignment& given,
                            const std::string& queue,
                            const std::vector<const kube::ResourceFlavor*>& flavors) {

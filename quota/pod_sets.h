@@ -85,6 +85,12 @@ std::set<std::string> CarriedFlavors(const kube::Pod& pod);
 std::shared_ptr<const kube::PodSpec> SpecBeforeFlavors(const kube::Workload& workload,
                                                        const std::string& pod_set);
 
+// Makes of these pod sets, which such members are in, what their user wrote: what each carries, by
+// pod set. Empty if the Workload doesn't tell.
+std::map<std::string, std::set<std::string>> TakeOffFlavors(
+    const std::vector<const kube::Pod*>& members, const kube::Workload& workload,
+    std::vector<PodSet>* pod_sets);
+
 // Adds what a pod on this node counts as, of each flavor that the node may be of.
 void AddUnadmitted(const kube::ResourceList& counted, const kube::ObjectMeta& node,
                    const std::vector<const kube::ResourceFlavor*>& flavors, FlavorAmounts* amounts);

@@ -240,7 +240,8 @@ void CompareWorkloads(const Expectation& want, const std::string& gang,
 void CompareGang(const Expectation& want, const std::string& gang,
                  kube::embedded::ApiServer& server, const Engine& engine, Comparison* result) {
   v1::Gang found;
-  if ((want.state || want.reason || !want.message.empty()) && !Find(engine, gang, &found)) {
+  const bool asks_engine = want.state || want.reason || !want.message.empty() || want.node_sources;
+  if (asks_engine && !Find(engine, gang, &found)) {
     result->Differ(fmt::format("there is no gang {}", gang));
     return;
   }
@@ -256,6 +257,13 @@ void CompareGang(const Expectation& want, const std::string& gang,
     result->Differ(fmt::format("want a message with \"{}\", found \"{}\"", want.message,
                                found.reason().message()));
   }
+  std::vector<std::string> sources;
+  for (const v1::NodeSource& source : found.node_sources()) {
+    sources.push_back(fmt::format("{}{}{}{}", source.flavor(),
+                                  source.flavor().empty() || source.zone().empty() ? "" : " in ",
+                                  source.zone(), source.lacking().empty() ? "" : " (lacks)"));
+  }
+  result->Equal("nodeSources", want.node_sources, fmt::format("{}", fmt::join(sources, ", ")));
   const PodCounts counts = CountPods(server, gang);
   result->Equal("bound", want.bound, counts.bound);
   result->Equal("gated", want.gated, counts.gated);

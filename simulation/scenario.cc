@@ -308,6 +308,7 @@ Expectation ReadExpectation(const YAML::Node& node) {
   fields.Read("workloadSays", &want.workload_says);
   fields.Read("pod", &want.pod);
   fields.Read("node", &want.node);
+  fields.Read("nodeSources", &want.node_sources);
   fields.Read("distinctNodes", &want.distinct_nodes);
   fields.Read("job", &want.job);
   fields.Read("suspended", &want.suspended);

@@ -174,6 +174,9 @@ struct Expectation {
   std::optional<v1::GangState> state;
   std::optional<v1::ReasonCode> reason;
   std::string message;  // a part of it
+  // Where its nodes can be made, in order: "flavor in zone, flavor", each that lacks something with
+  // " (lacks)" behind it.
+  std::optional<std::string> node_sources;
   std::optional<int> bound;
   std::optional<int> gated;
   std::optional<int> signalled;

@@ -186,6 +186,7 @@ Json ExpectationJson(const Expectation& want) {
   Put(&out, "workloadSays", want.workload_says);
   Put(&out, "pod", want.pod);
   Put(&out, "node", want.node);
+  Put(&out, "nodeSources", want.node_sources);
   Put(&out, "distinctNodes", want.distinct_nodes);
   Put(&out, "job", want.job);
   Put(&out, "suspended", want.suspended);

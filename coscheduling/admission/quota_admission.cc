@@ -263,16 +263,11 @@ int64_t QuotaAdmission::ClaimOf(const Gang& gang) const {
 }
 
 bool QuotaAdmission::KeepsRoomFrom(const Gang& victim, int64_t claim) const {
-  const auto opts_out = [](const kube::ObjectMeta& meta) {
-    const std::string* value = meta.Annotation(kPreemptibleAnnotation);
-    return value != nullptr && *value == "false";
-  };
   const std::vector<const kube::Pod*> live = gangs_.LiveOf(victim);
   if (live.empty()) return false;
   const std::optional<int64_t> most = scheduler_.MayOptOutUpTo(live.front()->priority_class_name);
   if (!most || claim > *most) return false;
-  return (victim.group != nullptr && opts_out(victim.group->meta)) ||
-         std::ranges::any_of(live, [&](const kube::Pod* pod) { return opts_out(pod->meta); });
+  return gangs_.IsMarked(victim, kPreemptibleAnnotation, "false");
 }
 
 bool QuotaAdmission::MayPreempt(const Gang& gang, const Gang& victim) const {

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kube/objects/time_text.h"
 #include "quota/pod_sets.h"
 
 namespace muster::coscheduling {
@@ -21,13 +22,6 @@ bool IsRestarting(const kube::AnyJob& job) {
   return job.suspended && job.annotations.contains(kube::kRestartAnnotation);
 }
 
-// What a PyTorchJob, an MPIJob or a RayCluster makes itself must all be gone, because it is made
-// again under the same names; a Job keeps those that have ended.
-bool IsLeft(const kube::AnyJob& job, const kube::Pod& pod) {
-  const bool itself = job.kind != "Job" && pod.meta.ControllerUid() == job.Key();
-  return itself || !pod.IsTerminal() || pod.IsDeleting();
-}
-
 }  // namespace
 
 // --- the job ---
@@ -38,7 +32,7 @@ bool Restarts::WasRemade(const Gang& gang) const {
 
 int64_t Restarts::PodsLeft(const kube::AnyJob& job) const {
   return std::ranges::count_if(gangs_.PodsOf(job.Key()),
-                               [&](const kube::Pod* pod) { return IsLeft(job, *pod); });
+                               [&](const kube::Pod* pod) { return kube::IsLeftOf(job, *pod); });
 }
 
 void Restarts::NoteGangsOf(const kube::AnyJob* job) {
@@ -222,31 +216,40 @@ bool Restarts::WasTried(const kube::TriedFlavors::Until& tried, const std::strin
   return until != tried.end() && agenda_->now() < until->second;
 }
 
-// One that members made anew could use and that hasn't been tried; "" if there is none.
-std::string Restarts::NextFlavor(const Gang& gang, const kube::TriedFlavors::Until& tried) {
-  if (!quota_->IsUnderQuota(gang)) return "";
+std::vector<cluster::NodeSource> Restarts::OtherFlavors(const Gang& gang,
+                                                        const kube::TriedFlavors::Until& tried) {
+  std::vector<cluster::NodeSource> found;
+  const kube::Workload* written = quota_->IsUnderQuota(gang) ? workloads_.Of(gang) : nullptr;
+  if (written == nullptr) return found;
   quota::Workload workload = quota_->WorkloadOf(gang);
-  const kube::Workload* written = workloads_.Of(gang);
-  if (written == nullptr) return "";
-  std::map<std::string, std::set<std::string>> carried;  // by pod set
-  for (const std::string& uid : gang.unbound) {
-    const kube::Pod& pod = *snapshot_.FindPod(uid);
-    const auto set =
-        std::ranges::find(workload.pod_sets, quota::PodSetOf(pod), &quota::PodSet::name);
-    if (set == workload.pod_sets.end() || carried.contains(set->name)) continue;
-    carried[set->name] = quota::CarriedFlavors(pod);
-    set->spec = quota::SpecBeforeFlavors(*written, set->name);
-    if (set->spec == nullptr) return "";
-  }
+  std::map<std::string, std::set<std::string>> carried =
+      quota::TakeOffFlavors(gangs_.UnboundOf(gang), *written, &workload.pod_sets);
   for (const quota::PodSet& set : workload.pod_sets) {
     for (const std::string& name : carried[set.name]) {
       for (const kube::ResourceFlavor* other : quota_->OtherFlavors(workload, set.name, name)) {
-        if (WasTried(tried, other->meta.name)) continue;
-        if (placeability_->WhyNoNodesOf(set, *other).empty()) return other->meta.name;
+        cluster::NodeSource source = {.flavor = other->meta.name};
+        if (std::ranges::count(found, source.flavor, &cluster::NodeSource::flavor) > 0) continue;
+        source.lacking = WasTried(tried, source.flavor)
+                             ? "failed, not before " + kube::ClockText(tried.at(source.flavor))
+                             : placeability_->WhyNoNodesOf(set, *other);
+        source.is_open = source.lacking.empty();
+        found.push_back(std::move(source));
       }
     }
   }
-  return "";
+  return found;
+}
+
+std::set<std::string> Restarts::CarriedBy(const Gang& gang) const {
+  std::set<std::string> flavors;
+  for (auto* pod : gangs_.UnboundOf(gang)) flavors.merge(quota::CarriedFlavors(*pod));
+  return flavors;
+}
+
+std::vector<cluster::NodeSource> Restarts::NodeSourcesOf(const Gang& gang) const {
+  return cluster::InOrder(provisioning_.ZoneSourcesOf(gang),
+                          fmt::format("{}", fmt::join(CarriedBy(gang), " and ")),
+                          parts_.Of(gang.id).other_flavors);
 }
 
 std::string Restarts::WhyNoFallback(const Gang& gang, std::string* fix) const {
@@ -256,11 +259,11 @@ std::string Restarts::WhyNoFallback(const Gang& gang, std::string* fix) const {
       policies.push_back(*value);
     }
   }
-  for (const std::string& uid : gang.unbound) {
-    const kube::Pod& pod = *snapshot_.FindPod(uid);
-    const std::string* value = pod.meta.Annotation(kube::kFallbackAnnotation);
-    policies.push_back(
-        value == nullptr ? gangs_.jobs().OwnersAnnotation(pod, kube::kFallbackAnnotation) : *value);
+  for (const kube::Pod* pod : gangs_.UnboundOf(gang)) {
+    const std::string* value = pod->meta.Annotation(kube::kFallbackAnnotation);
+    policies.push_back(value != nullptr
+                           ? *value
+                           : gangs_.jobs().OwnersAnnotation(*pod, kube::kFallbackAnnotation));
   }
   for (const std::string& policy : policies) {
     if (std::string why = kube::WhyFallbackIsOff(policy); !why.empty()) {
@@ -278,7 +281,9 @@ bool Restarts::MayUseAnotherFlavor(const Gang& gang) {
   if (options_.quota == QuotaMode::kKueue) return false;
   const AdmissionRecord* record = records_.OwnOf(gang);
   std::string fix;
-  return record != nullptr && !NextFlavor(gang, record->flavors_tried).empty() &&
+  return record != nullptr &&
+         std::ranges::any_of(OtherFlavors(gang, record->flavors_tried),
+                             &cluster::NodeSource::is_open) &&
          WhyNoFallback(gang, &fix).empty();
 }
 
@@ -289,25 +294,20 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
                        });
   if (started || gang.unbound.empty() || !record.retry_after) return std::nullopt;
   const bool kueues = options_.quota == QuotaMode::kKueue;
+  const std::vector<cluster::NodeSource> sources = NodeSourcesOf(gang);
+  const auto next = cluster::NextOf(sources);
   Fallback fallback;
-  std::string failed = "in zone " + provisioning_.CarriedZone(gang);
-  if (const std::string zone = provisioning_.OtherZone(gang, record.flavors_tried); !zone.empty()) {
-    fallback.other = "zone " + zone;
+  std::string failed;
+  if (next != sources.end() && !next->zone.empty()) {
+    failed = "in zone " + sources.front().zone;
+    fallback.other = "zone " + next->zone;
   } else {
-    std::set<std::string> flavors;
-    if (kueues) {
-      flavors = FailedInKueue(gang, record);
-    } else {
-      for (const std::string& uid : gang.unbound) {
-        flavors.merge(quota::CarriedFlavors(*snapshot_.FindPod(uid)));
-      }
-    }
+    const std::set<std::string> flavors = kueues ? FailedInKueue(gang, record) : CarriedBy(gang);
     if (flavors.empty()) return std::nullopt;
-    const std::string flavor = kueues
-                                   ? ChoiceWithout(*WorkloadOf(gang), record.flavors_tried).flavor
-                                   : NextFlavor(gang, record.flavors_tried);
-    if (flavor.empty()) return std::nullopt;
     failed = fmt::format("on flavor {}", fmt::join(flavors, " and "));
+    std::string flavor = next != sources.end() ? next->flavor : "";
+    if (kueues) flavor = ChoiceWithout(*WorkloadOf(gang), record.flavors_tried).flavor;
+    if (flavor.empty()) return std::nullopt;
     fallback.other = "flavor " + flavor;
   }
   fallback.why = fmt::format(
@@ -322,10 +322,9 @@ std::optional<Fallback> Restarts::SeekFallback(const Gang& gang, const Admission
 std::set<std::string> Restarts::FailedWith(const Gang& gang) const {
   const std::string zone = provisioning_.CarriedZone(gang);
   if (zone.empty()) return FlavorsOf(gang);
-  std::map<std::string, absl::Time> tried = records_.Of(gang)->flavors_tried;
-  tried[ZoneTried(zone)] = absl::InfiniteFuture();
   std::set<std::string> failed;
-  if (provisioning_.OtherZone(gang, tried).empty()) failed = FlavorsOf(gang);
+  const auto is_other = [&](const auto& each) { return each.is_open && each.zone != zone; };
+  if (std::ranges::none_of(provisioning_.ZoneSourcesOf(gang), is_other)) failed = FlavorsOf(gang);
   failed.insert(ZoneTried(zone));
   return failed;
 }
@@ -334,11 +333,14 @@ void Restarts::FindFallback(const Gang& gang) {
   const AdmissionRecord* record = records_.OwnOf(gang);
   const bool gave_up = gang.ours && record != nullptr && record->retry_after &&
                        (!quota_->Holds(gang) || quota_->IsShared(gang, true));
-  if (gave_up) {
-    parts_[gang.id].fallback = SeekFallback(gang, *record);
-  } else if (Part* part = parts_.Find(gang.id)) {
-    part->fallback.reset();
+  std::vector<cluster::NodeSource> others;
+  if (record != nullptr && gang.bound.empty() && options_.quota != QuotaMode::kKueue) {
+    others = OtherFlavors(gang, record->flavors_tried);
   }
+  Part* part = gave_up || !others.empty() ? &parts_[gang.id] : parts_.Find(gang.id);
+  if (part == nullptr) return;
+  part->other_flavors = std::move(others);
+  part->fallback = gave_up ? SeekFallback(gang, *record) : std::nullopt;
 }
 
 // There is no reason to wait with a flavor that wasn't tried. Those that were stay so until the

@@ -89,6 +89,8 @@ class Restarts : Owner {
   // What an attempt that is given up had tried: its zone, if there is another; else its flavors,
   // too.
   std::set<std::string> FailedWith(const Gang& gang) const;
+  // Where its nodes are made, and then what is tried, as it is tried; none if there is no choice.
+  std::vector<cluster::NodeSource> NodeSourcesOf(const Gang& gang) const;
   // A reason, with what can be said of other flavors.
   Reason WithFallback(const Gang& gang, Reason reason) const;
   uint64_t restarted() const { return restarted_; }
@@ -96,6 +98,7 @@ class Restarts : Owner {
  private:
   struct Part {
     std::optional<Fallback> fallback;
+    std::vector<cluster::NodeSource> other_flavors;
     absl::Time remade_until = absl::InfinitePast();
   };
   struct LeftAlone {
@@ -117,7 +120,10 @@ class Restarts : Owner {
   static bool HasBegun(const Restarter& restarter);
   bool Begin(const Gang& gang, const Restarter& restarter, const std::string& why,
              const std::optional<kube::TriedFlavors>& tried);
-  std::string NextFlavor(const Gang& gang, const kube::TriedFlavors::Until& tried);
+  // Those that members made anew could use, in its queue's order.
+  std::vector<cluster::NodeSource> OtherFlavors(const Gang& gang,
+                                                const kube::TriedFlavors::Until& tried);
+  std::set<std::string> CarriedBy(const Gang& gang) const;
   std::string WhyNoFallback(const Gang& gang, std::string* fix) const;
   std::optional<Fallback> SeekFallback(const Gang& gang, const AdmissionRecord& record);
   // --- kueue_fallback.cc ---

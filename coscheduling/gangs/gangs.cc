@@ -83,6 +83,21 @@ std::vector<const kube::Pod*> Gangs::LiveOf(const Gang& gang) const {
   return live;
 }
 
+std::vector<const kube::Pod*> Gangs::UnboundOf(const Gang& gang) const {
+  std::vector<const kube::Pod*> unbound;
+  for (const std::string& uid : gang.unbound) unbound.push_back(snapshot_.FindPod(uid));
+  return unbound;
+}
+
+bool Gangs::IsMarked(const Gang& gang, std::string_view annotation, std::string_view value) const {
+  const auto says = [&](const kube::ObjectMeta& meta) {
+    const std::string* text = meta.Annotation(annotation);
+    return text != nullptr && *text == value;
+  };
+  return (gang.group != nullptr && says(gang.group->meta)) ||
+         std::ranges::any_of(LiveOf(gang), [&](const auto* pod) { return says(pod->meta); });
+}
+
 std::vector<const kube::Pod*> Gangs::PodsOf(const Gang& gang) const {
   std::vector<const kube::Pod*> pods;
   for (const std::string& uid : gang.pods) {

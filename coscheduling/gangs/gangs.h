@@ -104,6 +104,10 @@ class Gangs {
   // Live ones, bound first, in rank order; and all.
   std::vector<const kube::Pod*> LiveOf(const Gang& gang) const;
   std::vector<const kube::Pod*> PodsOf(const Gang& gang) const;
+  // Live ones that aren't bound.
+  std::vector<const kube::Pod*> UnboundOf(const Gang& gang) const;
+  // Its PodGroup has this value of the annotation, or a live pod of it.
+  bool IsMarked(const Gang& gang, std::string_view annotation, std::string_view value) const;
   // Even if it is gone.
   std::vector<const kube::Pod*> PodsOf(const kube::NamespacedUid& job) const;
   const cluster::PodRefusals& refusals() const { return refusals_; }

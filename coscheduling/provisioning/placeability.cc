@@ -33,13 +33,13 @@ void Placeability::Observe(const cluster::Journal& journal) {
 Placeability::Changes Placeability::Refresh() {
   const absl::Time now = agenda_->now();
   Changes changes;
-  const bool pools = std::exchange(pools_changed_, false);
+  changes.pools = std::exchange(pools_changed_, false);
   const absl::Time due = judged_at_ + kJudgeNodesEvery;
-  if (pools || (nodes_changed_ && now >= due)) {
+  if (changes.pools || (nodes_changed_ && now >= due)) {
     judged_.clear();
     judged_at_ = now;
     nodes_changed_ = false;
-    if (pools) {
+    if (changes.pools) {
       for (const auto& [gang, feasibility] : of_gang_) agenda_->Note(gang);
     } else {
       for (GangId gang : infeasible_) agenda_->Note(gang);
@@ -96,11 +96,9 @@ bool Placeability::Judge(const Gang& gang, bool under_way) {
     Forget(gang.id);
     return false;
   }
-  std::vector<const kube::Pod*> members;
-  members.reserve(gang.unbound.size());
-  for (const std::string& uid : gang.unbound) members.push_back(snapshot_.FindPod(uid));
   std::shared_ptr<const Feasibility> worst;
-  for (const cluster::Demand& demand : cluster::DemandsOf(snapshot_, members, gang.required())) {
+  for (const cluster::Demand& demand :
+       cluster::DemandsOf(snapshot_, gangs_.UnboundOf(gang), gang.required())) {
     std::shared_ptr<const Feasibility> found = Judged(demand);
     if (worst == nullptr || found->verdict > worst->verdict) worst = std::move(found);
   }
@@ -128,15 +126,7 @@ const Feasibility* Placeability::Of(const Gang& gang) const {
 }
 
 bool Placeability::IsAssumedFeasible(const Gang& gang) const {
-  if (options_.assume_feasible) return true;
-  auto says_so = [](const kube::ObjectMeta& meta) {
-    const std::string* value = meta.Annotation(kAssumeFeasibleAnnotation);
-    return value != nullptr && *value == "true";
-  };
-  return (gang.group != nullptr && says_so(gang.group->meta)) ||
-         std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
-           return says_so(snapshot_.FindPod(uid)->meta);
-         });
+  return options_.assume_feasible || gangs_.IsMarked(gang, kAssumeFeasibleAnnotation, "true");
 }
 
 std::string Placeability::WhyNotPlaceable(const Gang& gang, const quota::Workload& workload,

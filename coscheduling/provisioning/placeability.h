@@ -55,6 +55,7 @@ class Placeability : Owner {
   // --- steps ---
   // Before gangs are looked at: notes those whose answer may have changed.
   struct Changes {
+    bool pools = false;         // what NodePools make
     bool flavors = false;       // WhyNoNodesOf may answer otherwise
     std::vector<GangId> gangs;  // prefer no other flavor any more
   };

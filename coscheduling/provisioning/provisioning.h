@@ -76,12 +76,8 @@ class Provisioning : Owner {
   bool BacksOff(const Gang& gang) const;
   // The zone that its members were given; "" if they weren't.
   std::string CarriedZone(const Gang& gang) const;
-  // Where members made anew could find nodes that failed in that one; "" if that is nowhere.
-  std::string OtherZone(const Gang& gang, const std::map<std::string, absl::Time>& tried) const;
   // That in which its nodes are made, then the others in order; none if it is in no such.
-  std::vector<cluster::Zone> ZonesOf(const Gang& gang) const;
-  // "; nodes are made in zone a, next b"
-  std::string ZonesText(const Gang& gang) const;
+  std::vector<cluster::NodeSource> ZoneSourcesOf(const Gang& gang) const;
   // When a gang that backs off tries again.
   absl::Time RetryAt(const Gang& gang) const;
   // What an attempt of the gang has to get its nodes.

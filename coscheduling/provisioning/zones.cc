@@ -21,14 +21,11 @@ std::string ZoneTried(std::string_view zone) {
 }
 
 std::string Provisioning::CarriedZone(const Gang& gang) const {
-  for (const std::string& uid : gang.unbound) {
-    const kube::Pod& pod = *snapshot_.FindPod(uid);
-    const std::string* chosen = pod.meta.Annotation(kZoneAnnotation);
-    const auto selected = pod.spec->node_selector.find(kube::kZoneLabel);
-    if (chosen != nullptr && selected != pod.spec->node_selector.end() &&
-        selected->second == *chosen) {
-      return *chosen;
-    }
+  for (const kube::Pod* pod : gangs_.UnboundOf(gang)) {
+    const std::string* chosen = pod->meta.Annotation(kZoneAnnotation);
+    const auto selected = pod->spec->node_selector.find(kube::kZoneLabel);
+    if (chosen == nullptr || selected == pod->spec->node_selector.end()) continue;
+    if (selected->second == *chosen) return *chosen;
   }
   return "";
 }
@@ -61,17 +58,6 @@ std::vector<cluster::Zone> Provisioning::ZonesFor(
   }
   cluster::Order(&zones);
   return zones;
-}
-
-std::string Provisioning::OtherZone(const Gang& gang,
-                                    const std::map<std::string, absl::Time>& tried) const {
-  const std::string carried = CarriedZone(gang);
-  if (carried.empty()) return "";
-  for (const cluster::Zone& zone : ZonesFor(gang, tried)) {
-    const bool fresh = zone.failed_until == absl::InfinitePast();
-    if (zone.name != carried && zone.suffices && fresh) return zone.name;
-  }
-  return "";
 }
 
 std::string Provisioning::ZoneFor(const Gang& gang) {
@@ -118,21 +104,11 @@ bool Provisioning::GiveZone(const Gang& gang) {
   return all;
 }
 
-std::vector<cluster::Zone> Provisioning::ZonesOf(const Gang& gang) const {
+std::vector<cluster::NodeSource> Provisioning::ZoneSourcesOf(const Gang& gang) const {
   const std::string carried = CarriedZone(gang);
   const AdmissionRecord* record = records_.Of(gang);
   if (carried.empty() || record == nullptr) return {};
-  std::vector<cluster::Zone> zones = ZonesFor(gang, record->flavors_tried);
-  std::ranges::stable_partition(zones, [&](const auto& zone) { return zone.name == carried; });
-  return zones;
-}
-
-std::string Provisioning::ZonesText(const Gang& gang) const {
-  const std::string carried = CarriedZone(gang);
-  if (carried.empty() || records_.Of(gang) == nullptr) return "";
-  const std::string others = cluster::OthersText(ZonesOf(gang), carried);
-  return fmt::format("; nodes are made in zone {}{}{}", carried, others.empty() ? "" : ", next ",
-                     others);
+  return cluster::SourcesIn(ZonesFor(gang, record->flavors_tried), carried);
 }
 
 }  // namespace muster::coscheduling

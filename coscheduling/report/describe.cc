@@ -101,11 +101,6 @@ size_t DigestOf(const v1::Gang& gang) {
   return std::max<size_t>(1, absl::HashOf(bytes));
 }
 
-std::string LabelOf(const kube::ObjectMeta& meta, std::string_view key) {
-  const std::string* value = meta.Label(key);
-  return value == nullptr ? "" : *value;
-}
-
 }  // namespace
 
 void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
@@ -113,9 +108,9 @@ void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
   const std::string name = info.object == nullptr ? "" : info.object->meta.name;
   out->set_name(name);
   if (info.claim != nullptr) out->set_node_claim(info.claim->meta.name);
-  out->set_node_pool(LabelOf(meta, kube::kNodePoolLabel));
-  out->set_instance_type(LabelOf(meta, kube::kInstanceTypeLabel));
-  out->set_zone(LabelOf(meta, kube::kZoneLabel));
+  out->set_node_pool(meta.LabelText(kube::kNodePoolLabel));
+  out->set_instance_type(meta.LabelText(kube::kInstanceTypeLabel));
+  out->set_zone(meta.LabelText(kube::kZoneLabel));
   const cluster::NodeReadiness& readiness = info.readiness;
   out->set_stage(StageOf(readiness.stage));
   out->set_message(readiness.message);
@@ -175,10 +170,11 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
     for (const Setback& setback : from_.provisioning.SetbacksOf(gang)) {
       DescribeSetback(setback, out->add_setbacks());
     }
-    for (const cluster::Zone& zone : from_.provisioning.ZonesOf(gang)) {
-      v1::Zone* told = out->add_zones();
-      told->set_name(zone.name);
-      told->set_lacking(cluster::LackOf(zone));
+    for (const cluster::NodeSource& source : from_.restarts.NodeSourcesOf(gang)) {
+      v1::NodeSource* told = out->add_node_sources();
+      told->set_zone(source.zone);
+      told->set_flavor(source.flavor);
+      told->set_lacking(source.lacking);
     }
   }
 

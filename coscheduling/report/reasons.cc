@@ -135,12 +135,13 @@ std::string Report::ReservationText(const Gang& gang) const {
 Reason Report::CapacityReason(const Gang& gang, std::string_view meanwhile) const {
   const PlanShortfall& shortfall = from_.placement.Of(gang).shortfall;
   const bool first = from_.placement.ReservedFor(gang) != nullptr;
-  Reason reason = {
-      first ? v1::NODES_RESERVED : v1::CAPACITY_SHORT,
-      fmt::format("{} of {} members have room{}{}: {}{}", shortfall.placeable, gang.unbound.size(),
-                  WhereText(gang), std::string(meanwhile) + from_.provisioning.ZonesText(gang),
-                  ShortfallText(shortfall), ReservationText(gang)),
-      ""};
+  Reason reason = {first ? v1::NODES_RESERVED : v1::CAPACITY_SHORT,
+                   fmt::format("{} of {} members have room{}{}: {}{}", shortfall.placeable,
+                               gang.unbound.size(), WhereText(gang),
+                               std::string(meanwhile) +
+                                   cluster::NodeSourcesText(from_.restarts.NodeSourcesOf(gang)),
+                               ShortfallText(shortfall), ReservationText(gang)),
+                   ""};
   AddSuspects(gang, &reason);
   if (!shortfall.contradiction.empty()) {
     reason.message += "; the nodes' labels form no tree: " + shortfall.contradiction;
@@ -224,14 +225,9 @@ Reason Report::FindReason(const Gang& gang) const {
                             from_.quota.UncountedOf(gang).empty() ? "room" : "quota", raised),
                 ""};
       }
-      std::vector<const kube::Node*> nodes;
-      for (const std::string& uid : gang.bound) {
-        const std::string& name = from_.snapshot.FindPod(uid)->node_name;
-        if (const kube::Node* node = from_.snapshot.FindNodeObject(name)) nodes.push_back(node);
-      }
       return {v1::ALL_BOUND,
               fmt::format("{} of {} members bound{}{}", standing, min, raised,
-                          cluster::BeyondOneText(gang.topology, nodes)),
+                          cluster::BeyondOneText(gang.topology, NodesUnder(gang))),
               ""};
     }
     case v1::REPAIRING:

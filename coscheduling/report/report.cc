@@ -69,12 +69,27 @@ void Report::Observe(const cluster::Journal& journal) {
   }
 }
 
+void Report::NotePools() {
+  for (const auto& [gang, part] : parts_) {
+    if (part.on_reserved) agenda_->Note(gang);
+  }
+}
+
 void Report::NoteSuspect(const std::string& node) {
   nodes_changed_ = true;
   ShowAgain(node);
 }
 
 // --- steps of a gang ---
+
+std::vector<const kube::Node*> Report::NodesUnder(const Gang& gang) const {
+  std::vector<const kube::Node*> nodes;
+  for (const std::string& uid : gang.bound) {
+    const std::string& name = from_.snapshot.FindPod(uid)->node_name;
+    if (const kube::Node* node = from_.snapshot.FindNodeObject(name)) nodes.push_back(node);
+  }
+  return nodes;
+}
 
 void Report::Tell(const Gang& gang, v1::GangState before) {
   Part& part = parts_[gang.id];
@@ -90,6 +105,10 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
   if (gang.not_honoured && reason.code != v1::MEMBER_NOT_SUPPORTED) {
     reason.message += "; " + gang.not_honoured->ToString();
   }
+  const std::vector<const kube::Node*> nodes = NodesUnder(gang);
+  part.on_reserved =
+      std::ranges::any_of(nodes, [](auto* each) { return cluster::IsReserved(*each); });
+  reason.message += cluster::BlocksEndText(from_.placeability.pools(), nodes);
   if (const std::string& error = gang.expected_runtime.error; !error.empty()) {
     reason.message += "; " + error;
   }

@@ -66,6 +66,8 @@ class Report {
   bool SetGatingActive(bool active) { return std::exchange(gating_active_, active) != active; }
   // Other nodes are kept for somebody than before.
   void NoteReservations() { nodes_changed_ = true; }
+  // Of what NodePools make has changed, or until when it is theirs.
+  void NotePools();
   // A node's suspicion changed.
   void NoteSuspect(const std::string& node);
 
@@ -106,6 +108,7 @@ class Report {
     Reason reason;
     absl::Time entered = absl::InfinitePast();  // its state
     std::optional<absl::Time> bound_at;
+    bool on_reserved = false;  // members of it are on reserved capacity
     uint64_t revision = 0;
     size_t shown_digest = 0;             // of the description shown last; 0: none
     std::set<std::string> shown_places;  // in it
@@ -129,6 +132,7 @@ class Report {
   std::string SuspectText(const Gang& gang) const;
   void AddSuspects(const Gang& gang, Reason* reason) const;
   // --- report.cc ---
+  std::vector<const kube::Node*> NodesUnder(const Gang& gang) const;
   void Emit(const Gang& gang, const Reason& reason);
   void NoteBindLatency(const Gang& gang, Part* part);
   void PublishAnswer(const std::string& uid, FilterAnswer answer);

@@ -48,6 +48,11 @@ std::optional<TriedFlavors> DecodeTried(std::string_view text) {
   return tried;
 }
 
+bool IsLeftOf(const AnyJob& job, const Pod& pod) {
+  const bool itself = job.kind != "Job" && pod.meta.ControllerUid() == job.Key();
+  return itself || !pod.IsTerminal() || pod.IsDeleting();
+}
+
 RestartStep NextRestartStep(const AnyJob& job, int64_t pods_left) {
   if (!job.suspended) return RestartStep::kLeave;
   const std::string* text = job.Annotation(kRestartAnnotation);

@@ -15,6 +15,7 @@
 
 #include "absl/time/time.h"
 #include "kube/objects/any_job.h"
+#include "kube/objects/pod.h"
 
 namespace muster::kube {
 
@@ -50,6 +51,11 @@ enum class RestartStep {
   kResume,  // and take the mark off
   kLeave,   // only take the mark off: its user decides
 };
+
+// A pod of the job keeps it from being resumed. What a PyTorchJob, an MPIJob or a RayCluster makes
+// itself must all be gone, because it is made again under the same names; a Job keeps those that
+// have ended.
+bool IsLeftOf(const AnyJob& job, const Pod& pod);
 
 // What is to be done next with a job that carries the mark. It is its user's again once it isn't
 // suspended any more, and also if it is suspended although its spec has changed at least twice

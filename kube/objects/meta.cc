@@ -58,6 +58,11 @@ NamespacedUid ObjectMeta::ControllerUid() const {
 
 const std::string* ObjectMeta::Label(std::string_view key) const { return Find(labels, key); }
 
+std::string ObjectMeta::LabelText(std::string_view key) const {
+  const std::string* value = Label(key);
+  return value == nullptr ? "" : *value;
+}
+
 const std::string* ObjectMeta::Annotation(std::string_view key) const {
   return Find(annotations, key);
 }

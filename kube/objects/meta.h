@@ -62,6 +62,8 @@ struct ObjectMeta {
   // The value of a label or annotation, or nullptr.
   const std::string* Label(std::string_view key) const;
   const std::string* Annotation(std::string_view key) const;
+  // Its value; "" where there is no such label.
+  std::string LabelText(std::string_view key) const;
 };
 
 // An object as it was last seen. Writes carry uid (and, where said, resource_version) as

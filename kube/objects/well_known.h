@@ -8,6 +8,7 @@ namespace muster::kube {
 inline constexpr char kHostnameLabel[] = "kubernetes.io/hostname";
 inline constexpr char kInstanceTypeLabel[] = "node.kubernetes.io/instance-type";
 inline constexpr char kCapacityTypeLabel[] = "karpenter.sh/capacity-type";
+inline constexpr char kReservationIdLabel[] = "karpenter.k8s.aws/capacity-reservation-id";
 inline constexpr char kZoneLabel[] = "topology.kubernetes.io/zone";
 inline constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
 
