@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"muster.dev/tests/cluster/plane"
@@ -54,47 +55,58 @@ func placesIn(assignment map[string]any) map[string]int64 {
 	return places
 }
 
-// The Workload of a gang on a flavor with a Topology says on which hosts its pods
-// stand once all do, in the form that the definition has it, and a Muster that is
-// started anew leaves it so.
-func TestAWorkloadSaysWhereItsPodsStand(t *testing.T) {
-	c := newQuotaCase(t, "topology")
-	mustApply(t, hostTopology)
-	t.Cleanup(func() { _, _ = shared.Kubectl("delete", "topologies.kueue.x-k8s.io", "--all") })
-	c.flavorNodes(usage{"nvidia": 4})
-	c.ApplyQuota(nominalQuota(usage{"nvidia": 4, "nvidia-efa": 0}), onNodesLabelled, inTopology)
-	g := c.quotaGang("train", 3, 1)
-	g.AwaitBound(20 * time.Second)
+// standsOtherwise tells how what its Workload says differs from where its pods stand.
+func (g *Gang) standsOtherwise() string {
 	want := map[string]int64{}
 	shared.Timeline.Look(func(state *timeline.State) {
 		for _, pod := range g.pods(state) {
 			want[pod.Spec.NodeName]++
 		}
 	})
-	says := func() (assignment map[string]any) {
-		for _, event := range g.workloadHistory() {
-			assignment = nil
-			sets, _, _ := unstructured.NestedSlice(event.Object.(*unstructured.Unstructured).Object, "status", "admission", "podSetAssignments")
-			if len(sets) == 1 {
-				assignment, _, _ = unstructured.NestedMap(sets[0].(map[string]any), "topologyAssignment")
-			}
+	var assignment map[string]any
+	for _, event := range g.workloadHistory() {
+		assignment = nil
+		sets, _, _ := unstructured.NestedSlice(event.Object.(*unstructured.Unstructured).Object, "status", "admission", "podSetAssignments")
+		if len(sets) == 1 {
+			assignment, _, _ = unstructured.NestedMap(sets[0].(map[string]any), "topologyAssignment")
 		}
-		return assignment
 	}
-	check := func() string {
-		assignment := says()
-		if got := placesIn(assignment); fmt.Sprint(got) != fmt.Sprint(want) {
-			found, _ := json.Marshal(assignment)
-			return fmt.Sprintf("its Workload says %s, want %v", found, want)
-		}
-		return ""
+	if got := placesIn(assignment); fmt.Sprint(got) != fmt.Sprint(want) {
+		found, _ := json.Marshal(assignment)
+		return fmt.Sprintf("its Workload says %s, want %v", found, want)
 	}
-	for deadline := time.Now().Add(5 * time.Second); check() != "" && time.Now().Before(deadline); {
+	return ""
+}
+
+// awaitStanding waits until its Workload says where all its pods stand.
+func (g *Gang) awaitStanding(within time.Duration) {
+	g.Helper()
+	for deadline := time.Now().Add(within); g.standsOtherwise() != "" && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
-	if missing := check(); missing != "" {
-		t.Fatal(missing)
+	if missing := g.standsOtherwise(); missing != "" {
+		g.Fatal(missing)
 	}
+}
+
+// queueOnHosts has a queue of four GPUs, whose flavor names a Topology.
+func (c *Case) queueOnHosts() {
+	c.Helper()
+	mustApply(c.T, hostTopology)
+	c.Cleanup(func() { _, _ = shared.Kubectl("delete", "topologies.kueue.x-k8s.io", "--all") })
+	c.ApplyQuota(nominalQuota(usage{"nvidia": 4, "nvidia-efa": 0}), onNodesLabelled, inTopology)
+}
+
+// The Workload of a gang on a flavor with a Topology says on which hosts its pods
+// stand once all do, in the form that the definition has it, and a Muster that is
+// started anew leaves it so.
+func TestAWorkloadSaysWhereItsPodsStand(t *testing.T) {
+	c := newQuotaCase(t, "topology")
+	c.flavorNodes(usage{"nvidia": 4})
+	c.queueOnHosts()
+	g := c.quotaGang("train", 3, 1)
+	g.AwaitBound(20 * time.Second)
+	g.awaitStanding(5 * time.Second)
 	written := len(g.workloadHistory())
 	shared.Muster.Kill()
 	c.must(shared.Muster.Start(plane.Launch{}))
@@ -105,10 +117,39 @@ func TestAWorkloadSaysWhereItsPodsStand(t *testing.T) {
 		return ""
 	})
 	time.Sleep(3 * time.Second)
-	if missing := check(); missing != "" {
+	if missing := g.standsOtherwise(); missing != "" {
 		t.Error(missing)
 	}
 	if more := len(g.workloadHistory()) - written; more > 1 {
 		t.Errorf("the Muster that was started anew wrote the Workload %d times, want once at most", more)
+	}
+}
+
+// Of an admission that is written Kueue's webhook lets nothing be changed but where
+// its pods stand, which Muster writes anew when one of them comes to stand elsewhere.
+// This Kueue has no Lease, by which Muster would notice that it runs.
+func TestPeerKueuesWebhookLetsMusterSayWherePodsStand(t *testing.T) {
+	c := newQuotaCase(t, "topology-webhook")
+	c.flavorNodes(usage{"nvidia": 4})
+	c.queueOnHosts()
+	g := c.quotaGang("train", 3, 1)
+	g.AwaitBound(20 * time.Second)
+	g.awaitStanding(5 * time.Second)
+	c.started(shared.StartKueue(plane.Kueue{Frameworks: []string{"batch/job"}}))
+	history := g.workloadHistory()
+	_, err := shared.Kubectl("patch", "workload", history[len(history)-1].Object.GetName(), "--namespace="+c.Namespace, "--subresource=status",
+		"--type=merge", `--patch={"status":{"admission":{"clusterQueue":"another"}}}`)
+	c.refusedByWebhook("quota of another queue", err)
+
+	first, err := shared.Client.CoreV1().Pods(c.Namespace).Get(c.Context(), g.Members[0], metav1.GetOptions{})
+	c.must(err)
+	mustKubectl(t, "cordon", first.Spec.NodeName)
+	mustKubectl(t, "delete", "pod", first.Name, "--namespace="+c.Namespace, "--grace-period=0", "--force")
+	g.AddMembers(1)
+	g.awaitStanding(30 * time.Second)
+	again, err := shared.Client.CoreV1().Pods(c.Namespace).Get(c.Context(), g.Members[3], metav1.GetOptions{})
+	c.must(err)
+	if again.Spec.NodeName == first.Spec.NodeName {
+		t.Errorf("%s stands on %s, which is cordoned", again.Name, first.Spec.NodeName)
 	}
 }
