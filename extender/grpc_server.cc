@@ -2,6 +2,7 @@
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -71,14 +72,19 @@ grpc::ByteBuffer WireOf(const GangChange& change) {
 }
 
 // A v1::ListGangsResponse.
-grpc::ByteBuffer WireOf(const std::vector<SharedGang>& gangs) {
+grpc::ByteBuffer WireOf(const GangPages& found) {
   std::vector<grpc::Slice> slices;
-  slices.reserve(2 * gangs.size());
-  for (const SharedGang& each : gangs) {
+  slices.reserve(2 * found.gangs.size() + 1);
+  for (const SharedGang& each : found.gangs) {
     std::string head;
     AppendFieldHead(v1::ListGangsResponse::kGangsFieldNumber, each->Wire().size(), &head);
     slices.emplace_back(head);
     slices.push_back(Lend(each->Wire(), each));
+  }
+  if (!found.next.empty()) {
+    v1::ListGangsResponse rest;
+    rest.set_continue_from(found.next);
+    slices.emplace_back(rest.SerializeAsString());
   }
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
@@ -234,10 +240,10 @@ class GangWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
 using A = v1::Admission;
 // What goes out is bytes that were made before.
-using RawService = A::WithRawCallbackMethod_ListGangs<
-    A::WithRawCallbackMethod_GetGang<A::WithRawCallbackMethod_WatchGangs<
-        A::WithRawCallbackMethod_ListNodes<A::WithRawCallbackMethod_ListQueues<
-            A::WithCallbackMethod_GetQueue<A::WithRawCallbackMethod_ListFlavors<A::Service>>>>>>>;
+using RawService = A::WithRawCallbackMethod_ListGangs<A::WithRawCallbackMethod_GetGang<
+    A::WithRawCallbackMethod_WatchGangs<A::WithRawCallbackMethod_ListNodes<
+        A::WithCallbackMethod_GetNode<A::WithRawCallbackMethod_ListQueues<
+            A::WithCallbackMethod_GetQueue<A::WithRawCallbackMethod_ListFlavors<A::Service>>>>>>>>;
 
 class AdmissionService final : public RawService {
  public:
@@ -250,8 +256,13 @@ class AdmissionService final : public RawService {
     v1::ListGangsRequest request;
     if (!Read(*bytes, &request)) return Answer(context, kUnreadable);
     const std::string name_space = request.namespace_();
-    return AnswerIfAllowed(context, ToListGangs(name_space), [this, name_space, response] {
-      *response = WireOf(store_->Gangs({name_space, ""}));
+    const GangPage page = {request.limit(), request.continue_from()};
+    if (const absl::Status status = Check(page); !status.ok()) {
+      return Answer(
+          context, grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, std::string(status.message())));
+    }
+    return AnswerIfAllowed(context, ToListGangs(name_space), [this, name_space, page, response] {
+      *response = WireOf(store_->GangsOn({name_space, ""}, page));
       return grpc::Status::OK;
     });
   }
@@ -300,6 +311,17 @@ class AdmissionService final : public RawService {
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
                                       grpc::ByteBuffer* response) override {
     return AnswerList(context, Listed::kNodes, response);
+  }
+
+  grpc::ServerUnaryReactor* GetNode(grpc::CallbackServerContext* context,
+                                    const v1::GetNodeRequest* request,
+                                    v1::Node* response) override {
+    return AnswerIfAllowed(context, ToListGangs(), [this, name = request->name(), response] {
+      std::optional<v1::Node> node = FindNode(*store_, name);
+      if (!node) return grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no node " + name);
+      *response = *std::move(node);
+      return grpc::Status::OK;
+    });
   }
 
   grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext* context,
@@ -399,6 +421,13 @@ class GrpcServer::Impl {
   uint16_t port() const { return acceptor_.port(); }
   http::Server::ConnectionCounts connection_counts() const { return acceptor_.counts(); }
 
+  void SetServing(bool serving) {
+    grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService();
+    for (const char* service : {"", A::service_full_name()}) {
+      health->SetServingStatus(service, serving);
+    }
+  }
+
   void Stop(absl::Duration grace) {
     acceptor_.Stop();
     if (!server_) return;
@@ -411,6 +440,7 @@ class GrpcServer::Impl {
   using Builder = grpc::ServerBuilder::experimental_type;
 
   void Build() {
+    grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     connections_ = builder.experimental().AddExternalConnectionAcceptor(
         Builder::ExternalConnectionType::FROM_FD, credentials_);
@@ -456,6 +486,7 @@ GrpcServer::~GrpcServer() { Stop(absl::ZeroDuration()); }
 void GrpcServer::SetCertificate(http::Certificate certificate) {
   impl_->SetCertificate(std::move(certificate));
 }
+void GrpcServer::SetServing(bool serving) { impl_->SetServing(serving); }
 uint16_t GrpcServer::port() const { return impl_->port(); }
 http::Server::ConnectionCounts GrpcServer::connection_counts() const {
   return impl_->connection_counts();

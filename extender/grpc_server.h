@@ -1,5 +1,6 @@
 // gRPC service muster.v1.Admission: the same messages as REST, to whom AccessControl lets have
-// them. Without a certificate in the clear, for callers on the same host or behind a mesh.
+// them. Beside it grpc.health.v1.Health. Without a certificate in the clear, for callers on the
+// same host or behind a mesh.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +40,10 @@ class GrpcServer {
 
   // For new connections from now on. Only for a server that was started with a certificate.
   void SetCertificate(http::Certificate certificate);
+
+  // What grpc.health.v1.Health, which asks nobody, says of the server and of its service. It begins
+  // as serving.
+  void SetServing(bool serving);
 
   uint16_t port() const;
   http::Server::ConnectionCounts connection_counts() const;

@@ -30,25 +30,30 @@ json Parameter(const char* name, const char* in, const char* type, const char* d
           {"schema", {{"type", type}}}};
 }
 
+json Refusal(const char* description) {
+  return {
+      {"description", description},
+      {"content",
+       {{"application/problem+json", {{"schema", {{"$ref", "#/components/schemas/Problem"}}}}}}}};
+}
+
 json Operation(const char* summary, const json& schema, const json& parameters) {
   json responses = {
       {"200", {{"description", "OK"}, {"content", {{"application/json", {{"schema", schema}}}}}}},
-      {"400", {{"description", "A parameter is unusable; the body's error names it."}}},
-      {"401", {{"description", "There is no bearer token, or none that is accepted."}}},
-      {"403",
-       {{"description",
-         "Its owner may not get, list or watch PodGroups in this namespace, or in all if none is "
-         "named; or it came over a network without TLS."}}},
-      {"413", {{"description", "The request has a body."}}},
-      {"431", {{"description", "The request's header is longer than 16 KiB."}}},
-      {"429",
-       {{"description",
-         "Too many watches are open, or too many tokens are being asked about; Retry-After says "
-         "when to ask."}}},
-      {"503",
-       {{"description",
-         "This process doesn't lead, and the body's error names who does; or the API server can't "
-         "be asked about the token, and Retry-After says when to ask."}}}};
+      {"400", Refusal("A parameter is unusable; `detail` names it.")},
+      {"401", Refusal("There is no bearer token, or none that is accepted.")},
+      {"403", Refusal("Its owner may not get, list or watch PodGroups in this namespace, or in all "
+                      "if none is named; or it came over a network without TLS.")},
+      {"413", Refusal("The request has a body.")},
+      {"431", Refusal("The request's header is longer than 16 KiB.")},
+      {"429", Refusal("Too many watches are open, or too many tokens are being asked about; "
+                      "Retry-After says when to ask.")},
+      {"503", Refusal("This process doesn't lead, and `detail` names who does; or the API server "
+                      "can't be asked about the token, and Retry-After says when to ask.")}};
+  for (const json& parameter : parameters) {
+    if (parameter["name"] != "watch") continue;
+    responses["200"]["content"]["application/x-ndjson"] = {{"schema", {{"type", "string"}}}};
+  }
   return {{"get", {{"summary", summary}, {"parameters", parameters}, {"responses", responses}}}};
 }
 
@@ -102,23 +107,41 @@ json OpenApiSchemas::ValueSchema(const FieldDescriptor& field) {
 
 std::string OpenApiJson() {
   OpenApiSchemas schemas;
+  schemas.Add("Problem", {{"type", "object"},
+                          {"required", {"type", "title", "status", "detail"}},
+                          {"properties",
+                           {{"type", {{"type", "string"}}},
+                            {"title", {{"type", "string"}}},
+                            {"status", {{"type", "integer"}}},
+                            {"detail", {{"type", "string"}}}}}});
   const json watch = Parameter("watch", "query", "boolean",
                                "Streams one JSON object per line: first everything as it is, then "
                                "each change. Gangs come as "
                                "GangEvent, the others as the whole list.");
+  json limit = Parameter("limit", "query", "integer", "Gangs at most; others come by `continue`.");
+  limit["schema"]["minimum"] = 1;
   schemas.Of(*v1::GangEvent::descriptor());
   json paths;
-  paths["/v1/gangs"] = Operation(
-      "All gangs", schemas.Of(*v1::ListGangsResponse::descriptor()),
-      {Parameter("namespace", "query", "string", "Only gangs of this namespace."), watch});
+  paths["/v1/gangs"] =
+      Operation("All gangs", schemas.Of(*v1::ListGangsResponse::descriptor()),
+                {Parameter("namespace", "query", "string", "Only gangs of this namespace."), limit,
+                 Parameter("continue", "query", "string",
+                           "`continue` of the answer before: the gangs after it."),
+                 watch});
   paths["/v1/gangs/{namespace}/{name}"] =
       Operation("One gang", schemas.Of(*v1::Gang::descriptor()),
                 {Parameter("namespace", "path", "string", "Namespace of the PodGroup or pod."),
                  Parameter("name", "path", "string", "Name of the PodGroup or pod."), watch});
-  paths["/v1/gangs/{namespace}/{name}"]["get"]["responses"]["404"] = {
-      {"description", "There is no such gang; the body's error names it."}};
+  paths["/v1/gangs/{namespace}/{name}"]["get"]["responses"]["404"] =
+      Refusal("There is no such gang; `detail` names it.");
   paths["/v1/nodes"] = Operation("All nodes", schemas.Of(*v1::ListNodesResponse::descriptor()),
                                  json::array({watch}));
+  paths["/v1/nodes/{name}"] = Operation(
+      "One node", schemas.Of(*v1::Node::descriptor()),
+      json::array({Parameter("name", "path", "string",
+                             "Name of the node, or of its NodeClaim until it registers.")}));
+  paths["/v1/nodes/{name}"]["get"]["responses"]["404"] =
+      Refusal("There is no such node; `detail` names it.");
   paths["/v1/queues"] =
       Operation("ClusterQueues and LocalQueues", schemas.Of(*v1::ListQueuesResponse::descriptor()),
                 json::array({watch}));
@@ -129,8 +152,7 @@ std::string OpenApiJson() {
       "One LocalQueue", queue,
       {Parameter("namespace", "path", "string", "Namespace of the LocalQueue."), queue_name});
   for (const char* path : {"/v1/queues/{name}", "/v1/queues/{namespace}/{name}"}) {
-    paths[path]["get"]["responses"]["404"] = {
-        {"description", "There is no such queue; the body's error names it."}};
+    paths[path]["get"]["responses"]["404"] = Refusal("There is no such queue; `detail` names it.");
   }
   paths["/v1/flavors"] =
       Operation("Flavors and their usage over all ClusterQueues",
@@ -142,7 +164,8 @@ std::string OpenApiJson() {
         {"version", "v1"},
         {"description",
          "Paths that aren't here get 404, other methods 405 with Allow, and what isn't HTTP "
-         "400. Where there are too many connections, those that have waited longest are "
+         "400, each with a Problem. Where there are too many connections, those that have waited "
+         "longest are "
          "closed."}}},
       {"paths", paths},
       // Neither, where the configuration says so.
@@ -153,9 +176,7 @@ std::string OpenApiJson() {
          {{"token",
            {{"type", "http"},
             {"scheme", "bearer"},
-            {"description",
-             "A token that the API server accepts for Muster's audience. Refusals are "
-             "application/problem+json."}}}}}}}}
+            {"description", "A token that the API server accepts for Muster's audience."}}}}}}}}
       .dump();
 }
 

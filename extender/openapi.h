@@ -21,6 +21,7 @@ class OpenApiSchemas {
  public:
   // A reference to it, or for a time its own schema.
   nlohmann::json Of(const google::protobuf::Descriptor& type);
+  void Add(const std::string& name, nlohmann::json schema) { schemas_[name] = std::move(schema); }
   // All that were referred to, by name.
   nlohmann::json Take() { return std::move(schemas_); }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/message_differencer.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "extender/access/problem.h"
 #include "extender/grpc_server.h"
 #include "extender/message_json.h"
 #include "extender/openapi.h"
@@ -24,6 +26,7 @@ namespace {
 
 using coscheduling::GangKey;
 using google::protobuf::util::MessageDifferencer;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 template <typename Message>
@@ -34,11 +37,23 @@ Message FromJson(const std::string& json) {
   return message;
 }
 
+// Of a refusal, which must be a problem in its whole form.
+std::string DetailOf(const http::RawClient::Message& answer) {
+  EXPECT_THAT(answer.header, HasSubstr("Content-Type: application/problem+json")) << answer.body;
+  const auto problem = nlohmann::json::parse(answer.body);
+  EXPECT_EQ(problem.at("status"), answer.status);
+  EXPECT_EQ(problem.at("type"), "about:blank");
+  EXPECT_EQ(problem.at("title"), std::string(TitleOf(answer.status)));
+  return problem.at("detail");
+}
+
 class QueryTest : public ::testing::Test {
  protected:
   explicit QueryTest(StateStore::Limits limits = {}) : store_(limits) {
     http::ServerOptions options;
     options.listen = "127.0.0.1:0";
+    options.refusal = Problem;
+    options.body_limit = 0;
     rest_ = *http::Server::Start(
         std::move(options),
         RestRoutes({&store_, [] { return "muster_up 1\n"; }, [this] { return not_ready_; },
@@ -104,8 +119,8 @@ TEST_F(QueryTest, QueuesAndFlavorsAreTheSameMessage) {
 TEST_F(QueryTest, AMissingQueueIsNamed) {
   store_.Publish(Listed::kQueues, MakeQueues());
   EXPECT_EQ(Get("/v1/queues/cpus").status, 404);
-  EXPECT_EQ(Get("/v1/queues/cpus").body, R"({"error":"there is no ClusterQueue cpus"})");
-  EXPECT_EQ(Get("/v1/queues/team/gpus").body, R"({"error":"there is no LocalQueue team/gpus"})");
+  EXPECT_EQ(DetailOf(Get("/v1/queues/cpus")), "there is no ClusterQueue cpus");
+  EXPECT_EQ(DetailOf(Get("/v1/queues/team/gpus")), "there is no LocalQueue team/gpus");
   grpc::ClientContext context;
   v1::GetQueueRequest request;
   request.set_name("cpus");
@@ -164,7 +179,7 @@ TEST_F(QueryTest, AStoreThatIsNotKeptUpIsShownToNobody) {
                            "/v1/gangs/a/x?watch=true", "/v1/nodes?watch=true"}) {
     const http::RawClient::Message answer = Get(path);
     EXPECT_EQ(answer.status, 503) << path;
-    EXPECT_EQ(answer.body, R"({"error":"not leading; leader is b_1"})") << path;
+    EXPECT_EQ(DetailOf(answer), "not leading; leader is b_1") << path;
   }
   const auto refusal = [](const grpc::Status& status) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -204,7 +219,138 @@ TEST_F(QueryTest, OneGangIsTheSameMessageAndAMissingOneIsNamed) {
   EXPECT_EQ(missing.error_message(), "there is no gang a/nobody");
   const http::RawClient::Message answer = Get("/v1/gangs/a/nobody");
   EXPECT_EQ(answer.status, 404);
-  EXPECT_EQ(answer.body, R"({"error":"there is no gang a/nobody"})");
+  EXPECT_EQ(DetailOf(answer), "there is no gang a/nobody");
+}
+
+TEST_F(QueryTest, OneNodeIsTheSameMessageAndAMissingOneIsNamed) {
+  auto nodes = MakeNodes({"n1", ""});
+  auto& list =
+      const_cast<v1::ListNodesResponse&>(dynamic_cast<const v1::ListNodesResponse&>(*nodes));
+  list.mutable_nodes(1)->set_node_claim("gpu-x7k2p");
+  store_.Publish(Listed::kNodes, std::move(nodes));
+  for (const char* name : {"n1", "gpu-x7k2p"}) {
+    v1::GetNodeRequest request;
+    request.set_name(name);
+    v1::Node node;
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub_->GetNode(&context, request, &node).ok()) << name;
+    const std::string body = Get(fmt::format("/v1/nodes/{}", name)).body;
+    EXPECT_TRUE(MessageDifferencer::Equals(node, FromJson<v1::Node>(body))) << body;
+  }
+  v1::GetNodeRequest request;
+  request.set_name("n2");
+  v1::Node node;
+  grpc::ClientContext context;
+  EXPECT_EQ(stub_->GetNode(&context, request, &node).error_message(), "there is no node n2");
+  EXPECT_EQ(Get("/v1/nodes/n2").status, 404);
+  EXPECT_EQ(DetailOf(Get("/v1/nodes/n2")), "there is no node n2");
+}
+
+// Gangs that come and go between two pages neither hide others nor have them come twice.
+TEST_F(QueryTest, PagesTellOfEachGangOnce) {
+  for (const char* name : {"a", "c", "e", "g", "i"}) Publish("team", name, 1);
+  Publish("team-2", "a", 1);
+  store_.Publish({{GangKey{"team", "e", true}, MakeGang("team", "e", 2)}});
+  for (const bool by_grpc : {false, true}) {
+    std::vector<std::string> names;
+    std::string from;
+    int pages = 0;
+    do {
+      v1::ListGangsResponse page;
+      if (by_grpc) {
+        v1::ListGangsRequest request;
+        request.set_namespace_("team");
+        request.set_limit(2);
+        request.set_continue_from(from);
+        grpc::ClientContext context;
+        ASSERT_TRUE(stub_->ListGangs(&context, request, &page).ok());
+      } else {
+        const std::string more = from.empty() ? "" : "&continue=" + from;
+        page = FromJson<v1::ListGangsResponse>(Get("/v1/gangs?namespace=team&limit=2" + more).body);
+      }
+      EXPECT_LE(page.gangs_size(), 2);
+      for (const v1::Gang& gang : page.gangs()) names.push_back(gang.name());
+      from = page.continue_from();
+      if (++pages == 1) {
+        store_.Publish({{GangKey{"team", "a"}, nullptr}, {GangKey{"team", "e"}, nullptr}});
+        Publish("team", "b", 1);  // before the page that comes
+        Publish("team", "h", 1);
+      }
+    } while (!from.empty());
+    EXPECT_THAT(names, ElementsAre("a", "c", "e", "g", "h", "i")) << by_grpc;
+    EXPECT_EQ(pages, 3);
+    store_.Publish({{GangKey{"team", "b"}, nullptr}, {GangKey{"team", "h"}, nullptr}});
+    Publish("team", "a", 1);
+    Publish("team", "e", 1);
+  }
+  v1::ListGangsRequest request;
+  request.set_continue_from("team/a");
+  v1::ListGangsResponse page;
+  grpc::ClientContext context;
+  EXPECT_EQ(stub_->ListGangs(&context, request, &page).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(QueryTest, WhatNoRouteAnswersIsAProblemToo) {
+  EXPECT_EQ(Get("/v2/gangs").status, 404);
+  EXPECT_EQ(DetailOf(Get("/v2/gangs")), "no such path: /v2/gangs");
+  const std::pair<std::string, int> cases[] = {
+      {"DELETE /v1/gangs HTTP/1.1\r\nHost: x\r\n\r\n", 405},
+      {"GET /v1/gangs HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx", 413},
+      {"GET /v1/gangs HTTP/1.1\r\nHost: x\r\nX: " + std::string(1 << 20, 'x') + "\r\n\r\n", 431},
+      {"this isn't HTTP\r\n\r\n", 400},
+  };
+  for (const auto& [request, status] : cases) {
+    http::RawClient client(rest_->port());
+    client.Send(request);
+    const http::RawClient::Message answer = client.ReadMessage();
+    EXPECT_EQ(answer.status, status);
+    EXPECT_NE(DetailOf(answer), "");
+  }
+}
+
+// A call of grpc.health.v1.Health/Check: the status in its answer, or the call's own error.
+class HealthCheck {
+ public:
+  explicit HealthCheck(uint16_t port)
+      : stub_(grpc::CreateChannel(fmt::format("127.0.0.1:{}", port),
+                                  grpc::InsecureChannelCredentials())) {}
+  std::string Of(const std::string& service) {
+    // HealthCheckRequest and HealthCheckResponse have one field each, with number 1.
+    std::string bytes;
+    if (!service.empty()) bytes = std::string("\x0a") + static_cast<char>(service.size()) + service;
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer answer;
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    const auto call =
+        stub_.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
+    call->StartCall();
+    grpc::Status status;
+    call->Finish(&answer, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    if (!status.ok()) return status.error_message();
+    grpc::Slice said;
+    EXPECT_TRUE(answer.DumpToSingleSlice(&said).ok());
+    return said.size() == 2 && said.begin()[1] == 1 ? "SERVING" : "NOT_SERVING";
+  }
+
+ private:
+  grpc::GenericStub stub_;
+};
+
+TEST_F(QueryTest, GrpcTellsOfItsHealth) {
+  HealthCheck health(grpc_->port());
+  grpc_->SetServing(true);
+  EXPECT_EQ(health.Of(""), "SERVING");
+  EXPECT_EQ(health.Of("muster.v1.Admission"), "SERVING");
+  EXPECT_EQ(health.Of("muster.v2.Admission"), "service name unknown");
+  grpc_->SetServing(false);
+  EXPECT_EQ(health.Of(""), "NOT_SERVING");
+  EXPECT_EQ(health.Of("muster.v1.Admission"), "NOT_SERVING");
 }
 
 TEST_F(QueryTest, WatchesTellTheSameStory) {
@@ -327,15 +473,20 @@ TEST_F(QueryTest, UnusableParametersAreNamed) {
     const char* path;
     const char* error;
   } cases[] = {
-      {"/v1/gangs?watch=maybe", R"({"error":"watch: want true or false, got \"maybe\""})"},
-      {"/v1/gangs?nmaespace=a", R"({"error":"query parameter nmaespace is unknown here"})"},
-      {"/v1/gangs/a/x?namespace=b", R"({"error":"query parameter namespace is unknown here"})"},
-      {"/v1/nodes?watch=1", R"({"error":"watch: want true or false, got \"1\""})"},
+      {"/v1/gangs?watch=maybe", R"(watch: want true or false, got "maybe")"},
+      {"/v1/gangs?nmaespace=a", R"(query parameter nmaespace is unknown here)"},
+      {"/v1/gangs/a/x?namespace=b", R"(query parameter namespace is unknown here)"},
+      {"/v1/gangs?limit=0", R"(limit: want a whole number above 0, got "0")"},
+      {"/v1/gangs?limit=many", R"(limit: want a whole number above 0, got "many")"},
+      {"/v1/gangs?continue=a/x", R"(continue: want what the answer before named, got "a/x")"},
+      {"/v1/gangs?watch=true&limit=1", "a watch has no pages: limit and continue are for lists"},
+      {"/v1/nodes/n?watch=true", "query parameter watch is unknown here"},
+      {"/v1/nodes?watch=1", R"(watch: want true or false, got "1")"},
   };
   for (const auto& test : cases) {
     const http::RawClient::Message answer = Get(test.path);
     EXPECT_EQ(answer.status, 400) << test.path;
-    EXPECT_EQ(answer.body, test.error);
+    EXPECT_EQ(DetailOf(answer), test.error);
   }
   v1::Gang gang;
   grpc::ClientContext context;
@@ -401,7 +552,7 @@ TEST_F(FewWatches, AreRefusedPastTheLimit) {
   const http::RawClient::Message answer = Get("/v1/gangs?watch=true");
   EXPECT_EQ(answer.status, 429);
   EXPECT_THAT(answer.header, HasSubstr("Retry-After: 5"));
-  EXPECT_EQ(answer.body, R"({"error":"1 watches are open, the limit"})");
+  EXPECT_EQ(DetailOf(answer), "1 watches are open, the limit");
   grpc::ClientContext context;
   auto stream = stub_->WatchGangs(&context, {});
   v1::GangEvent event;

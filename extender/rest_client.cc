@@ -4,6 +4,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -24,6 +25,14 @@ std::string Escape(CURL* curl, const std::string& text) {
   const std::unique_ptr<char, decltype(&curl_free)> escaped(
       curl_easy_escape(curl, text.c_str(), static_cast<int>(text.size())), curl_free);
   return escaped.get();
+}
+
+// What an application/problem+json says; the body itself if it is none.
+std::string DetailOf(const std::string& body) {
+  const auto problem = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
+  const bool is_one =
+      problem.is_object() && problem.contains("detail") && problem["detail"].is_string();
+  return is_one ? problem["detail"].get<std::string>() : body;
 }
 
 template <typename Message>
@@ -65,11 +74,12 @@ absl::StatusOr<std::string> RestClient::Get(const std::string& path) const {
   }
   long status = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
-  if (status == 404) return absl::NotFoundError(body);
-  if (status == 401) return absl::UnauthenticatedError(fmt::format("{}: {}", url, body));
-  if (status == 403) return absl::PermissionDeniedError(fmt::format("{}: {}", url, body));
-  if (status != 200) return absl::InternalError(fmt::format("{}: {} {}", url, status, body));
-  return body;
+  if (status == 200) return body;
+  const std::string why = fmt::format("{}: {}", url, DetailOf(body));
+  if (status == 404) return absl::NotFoundError(why);
+  if (status == 401) return absl::UnauthenticatedError(why);
+  if (status == 403) return absl::PermissionDeniedError(why);
+  return absl::InternalError(fmt::format("{} (HTTP {})", why, status));
 }
 
 absl::StatusOr<v1::Gang> RestClient::GetGang(const std::string& name_space,

@@ -4,16 +4,18 @@
 #include <initializer_list>
 #include <optional>
 
+#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "extender/access/guard.h"
+#include "extender/access/problem.h"
 #include "extender/access/query_rights.h"
-#include "extender/extender_protocol.h"
 #include "extender/health_routes.h"
 #include "extender/message_json.h"
 #include "extender/openapi.h"
 #include "extender/web_page.h"
 #include "fmt/format.h"
 #include "muster/v1/admission.pb.h"
+#include "nlohmann/json.hpp"
 
 namespace muster::extender {
 namespace {
@@ -25,9 +27,6 @@ constexpr size_t kPieceBytes = 64 << 10;
 constexpr absl::Duration kRest = absl::Milliseconds(250);
 constexpr const char* kLines = "application/x-ndjson";
 
-http::Response Error(int status, const std::string& message) {
-  return {status, "application/json", EncodeError(message), {}};
-}
 http::Response Text(int status, std::string text) {
   return {status, "text/plain; charset=utf-8", std::move(text), {}};
 }
@@ -35,8 +34,8 @@ http::Response Text(int status, std::string text) {
 // Of a watch: this process doesn't lead, or there are too many.
 http::Response NoRoom(const absl::Status& why) {
   const bool too_many = absl::IsResourceExhausted(why);
-  http::Response response = Error(too_many ? 429 : 503, std::string(why.message()));
-  if (too_many) response.headers.emplace_back("Retry-After", "5");
+  http::Response response = Problem(too_many ? 429 : 503, std::string(why.message()));
+  if (too_many) AddRefusalHeaders(429, &response);
   return response;
 }
 
@@ -131,6 +130,23 @@ std::optional<std::string> BadQuery(const http::Request& request,
   return std::nullopt;
 }
 
+// The page that is asked for.
+absl::StatusOr<GangPage> PageIn(const http::Request& request, bool watch) {
+  GangPage page;
+  const std::string* limit = request.Query("limit");
+  const std::string* from = request.Query("continue");
+  if (watch && (limit != nullptr || from != nullptr)) {
+    return absl::InvalidArgumentError("a watch has no pages: limit and continue are for lists");
+  }
+  if (limit != nullptr && (!absl::SimpleAtoi(*limit, &page.limit) || page.limit == 0)) {
+    return absl::InvalidArgumentError(
+        fmt::format("limit: want a whole number above 0, got \"{}\"", *limit));
+  }
+  if (from != nullptr) page.from = *from;
+  if (absl::Status status = Check(page); !status.ok()) return status;
+  return page;
+}
+
 // What a request is about.
 std::string NamespaceIn(const http::Request& request) {
   const std::string* name_space = request.Query("namespace");
@@ -147,43 +163,47 @@ class Rest {
 
   void ListGangs(const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
-    if (auto bad = BadQuery(request, {"namespace", "watch"}, &watch)) {
-      return responder.Send(Error(400, *bad));
+    if (auto bad = BadQuery(request, {"namespace", "watch", "limit", "continue"}, &watch)) {
+      return responder.Send(Problem(400, *bad));
     }
     GangFilter filter{NamespaceIn(request), ""};
+    const absl::StatusOr<GangPage> page = PageIn(request, watch);
+    if (!page.ok()) return responder.Send(Problem(400, std::string(page.status().message())));
     if (watch) return WatchGangs(std::move(filter), responder);
     if (IsClosed(responder)) return;
-    const std::vector<SharedGang> gangs = sources_.store->Gangs(filter);
+    const GangPages found = sources_.store->GangsOn(filter, *page);
     size_t size = 0;
-    for (const SharedGang& gang : gangs) size += gang->Json().size() + 1;
+    for (const SharedGang& gang : found.gangs) size += gang->Json().size() + 1;
     std::string body = R"({"gangs":[)";
-    body.reserve(body.size() + size + 2);
-    for (const SharedGang& gang : gangs) {
+    body.reserve(body.size() + size + 64);
+    for (const SharedGang& gang : found.gangs) {
       body += gang->Json();
       body += ',';
     }
-    if (!gangs.empty()) body.pop_back();
-    body += "]}";
+    if (!found.gangs.empty()) body.pop_back();
+    body += R"(],"continue":)";
+    body += nlohmann::json(found.next).dump();
+    body += '}';
     responder.Send({.body = std::move(body)});
   }
 
   void GetGang(const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
-    if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
+    if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Problem(400, *bad));
     const std::string& name_space = request.captures[0];
     const std::string& name = request.captures[1];
     if (watch) return WatchGangs({name_space, name}, responder);
     if (IsClosed(responder)) return;
     const SharedGang gang = sources_.store->FindGang(name_space, name);
     if (!gang) {
-      return responder.Send(Error(404, fmt::format("there is no gang {}/{}", name_space, name)));
+      return responder.Send(Problem(404, fmt::format("there is no gang {}/{}", name_space, name)));
     }
     responder.Send({.shared = {gang->Json(), gang}});
   }
 
   void List(Listed kind, const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
-    if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Error(400, *bad));
+    if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Problem(400, *bad));
     if (IsClosed(responder)) return;
     if (!watch) {
       const std::shared_ptr<const MessageList> list = sources_.store->List(kind);
@@ -195,10 +215,20 @@ class Rest {
     responder.Stream(kLines, std::make_unique<ListStream>(sources_.store, kind, Until()));
   }
 
+  void GetNode(const http::Request& request, const http::Responder& responder) const {
+    bool watch = false;
+    if (auto bad = BadQuery(request, {}, &watch)) return responder.Send(Problem(400, *bad));
+    if (IsClosed(responder)) return;
+    const std::string& name = request.captures[0];
+    const std::optional<v1::Node> node = FindNode(*sources_.store, name);
+    if (!node) return responder.Send(Problem(404, fmt::format("there is no node {}", name)));
+    responder.Send({.body = ToJson(*node)});
+  }
+
   // A ClusterQueue by its name, a LocalQueue by namespace and name.
   void GetQueue(const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
-    if (auto bad = BadQuery(request, {}, &watch)) return responder.Send(Error(400, *bad));
+    if (auto bad = BadQuery(request, {}, &watch)) return responder.Send(Problem(400, *bad));
     if (IsClosed(responder)) return;
     const bool local = request.captures.size() > 1;
     const std::string name_space = local ? request.captures[0] : "";
@@ -206,8 +236,8 @@ class Rest {
         FindQueue(*sources_.store, name_space, request.captures.back());
     if (!queue) {
       return responder.Send(
-          Error(404, fmt::format("there is no {} {}{}{}", local ? "LocalQueue" : "ClusterQueue",
-                                 name_space, local ? "/" : "", request.captures.back())));
+          Problem(404, fmt::format("there is no {} {}{}{}", local ? "LocalQueue" : "ClusterQueue",
+                                   name_space, local ? "/" : "", request.captures.back())));
     }
     responder.Send({.body = ToJson(*queue)});
   }
@@ -223,7 +253,7 @@ class Rest {
  private:
   bool IsClosed(const http::Responder& responder) const {
     const absl::Status readable = sources_.store->Readable();
-    if (!readable.ok()) responder.Send(Error(503, std::string(readable.message())));
+    if (!readable.ok()) responder.Send(Problem(503, std::string(readable.message())));
     return !readable.ok();
   }
 
@@ -288,6 +318,11 @@ std::vector<http::Route> RestRoutes(RestSources sources) {
             rest->List(kind, request, responder);
           });
   }
+  guard(
+      "/v1/nodes/{name}", [](const http::Request&) { return ToListGangs(); },
+      [rest](const http::Request& request, const http::Responder& responder) {
+        rest->GetNode(request, responder);
+      });
   for (const char* pattern : {"/v1/queues/{name}", "/v1/queues/{namespace}/{name}"}) {
     guard(pattern, OfQueue, [rest](const http::Request& request, const http::Responder& responder) {
       rest->GetQueue(request, responder);

@@ -1,15 +1,20 @@
 // The query interface: what is known of gangs and nodes, for people and tools, over HTTP.
 //
-//   GET /v1/gangs[?namespace=N][&watch=true]     ListGangsResponse
+//   GET /v1/gangs[?namespace=N][&limit=L][&continue=C]  ListGangsResponse
+//   GET /v1/gangs?watch=true[&namespace=N]       GangEvent
 //   GET /v1/gangs/{namespace}/{name}[?watch=true]    Gang
 //   GET /v1/nodes[?watch=true]                   ListNodesResponse
+//   GET /v1/nodes/{name}                         Node
+//   GET /v1/queues[?watch=true]                  ListQueuesResponse
+//   GET /v1/queues/{name}, /v1/queues/{namespace}/{name}    Queue
+//   GET /v1/flavors[?watch=true]                 ListFlavorsResponse
 //   GET /openapi.json, /metrics, /healthz, /readyz, / (web page)
 //
 // Bodies are the JSON mapping of proto/muster/v1/admission.proto. A watch sends one object per
-// line: GangEvent for gangs, ListNodesResponse for nodes. Errors are {"error":"..."}; 503 from /v1
-// of a process that doesn't lead names the one that does, 429 says that too many watches are open.
-// Of /v1 each path asks AccessControl first, whose refusals are application/problem+json; the
-// others are everyone's.
+// line: GangEvent for gangs, ListNodesResponse for nodes. Errors are application/problem+json
+// (access/problem.h); 503 from /v1 of a process that doesn't lead names the one that does, 429 says
+// that too many watches are open. Of /v1 each path asks AccessControl first; the others are
+// everyone's.
 #pragma once
 
 #include <functional>

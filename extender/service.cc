@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "coscheduling/engine.h"
 #include "extender/access/access_control.h"
+#include "extender/access/problem.h"
 #include "extender/admission/warnings.h"
 #include "extender/admission/webhook.h"
 #include "extender/admission/webhook_address.h"
@@ -333,6 +334,7 @@ struct Service::Impl {
     sources.no_leader_reason = [this] { return WhyNoLeader(); };
     http::ServerOptions query = QueryPlane(options.listen, files);
     query.observe = Observe("rest");
+    query.refusal = Problem;
     std::optional<http::Certificate> certificate;
     if (by_token) certificate = webhook_server->certificate();
     query.certificate = certificate;
@@ -348,6 +350,7 @@ struct Service::Impl {
                                   &store);
     if (!grpc.ok()) return grpc.status();
     grpc_server = *std::move(grpc);
+    grpc_server->SetServing(false);  // until it is known who leads
     return absl::OkStatus();
   }
 
@@ -602,7 +605,9 @@ struct Service::Impl {
     if (const std::optional<std::string> other = registration->OtherInstall()) {
       leadership->SetReason(*other);
     }
-    store.SetClosed(NotLeading());
+    const std::string not_leading = NotLeading();
+    store.SetClosed(not_leading);
+    grpc_server->SetServing(not_leading.empty());
     webhook_server->SetTrusted(registration->registered_bundle());
     PublishWebhookFault(
         Joined({Words(registration->InPlace()), Words(webhook_server->Health(now))}));

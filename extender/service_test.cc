@@ -603,7 +603,7 @@ TEST_F(ServiceTest, FollowsTheSchedulersLeaseFromReadyFollowerToLeader) {
   client.Send(http::RawPost("/bind", BindBody(pod, "n1")));
   EXPECT_EQ(json::parse(client.ReadMessage().body)["Error"], refusal);
   EXPECT_EQ(Rest("/v1/gangs").status, 503);
-  EXPECT_EQ(json::parse(Rest("/v1/gangs").body)["error"], refusal);
+  EXPECT_EQ(json::parse(Rest("/v1/gangs").body)["detail"], refusal);
 
   // The kube-scheduler beside it takes over, and it with it: also the webhook's registration.
   char host[256] = {};

@@ -1,14 +1,48 @@
 #include "extender/state_store.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "muster/v1/admission.pb.h"
 
 namespace muster::extender {
 
 using coscheduling::GangKey;
+
+namespace {
+
+constexpr std::string_view kPodGroupPage = "group/";
+constexpr std::string_view kPodPage = "pod/";
+
+// A page is called by the first gang that may be on it.
+std::string NameOfPageFrom(const GangKey& key) {
+  return fmt::format("{}{}/{}", key.is_pod ? kPodPage : kPodGroupPage, key.name_space, key.name);
+}
+
+std::optional<GangKey> KeyIn(std::string_view page) {
+  GangKey key;
+  key.is_pod = page.starts_with(kPodPage);
+  if (!key.is_pod && !page.starts_with(kPodGroupPage)) return std::nullopt;
+  page.remove_prefix(key.is_pod ? kPodPage.size() : kPodGroupPage.size());
+  const size_t slash = page.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  key.name_space = page.substr(0, slash);
+  key.name = page.substr(slash + 1);
+  return key;
+}
+
+uint64_t Now() { return static_cast<uint64_t>(absl::ToUnixMicros(absl::Now())); }
+
+}  // namespace
+
+absl::Status Check(const GangPage& page) {
+  if (page.from.empty() || KeyIn(page.from)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("continue: want what the answer before named, got \"{}\"", page.from));
+}
 
 // Guarded by the store's mutex, but for what doesn't change.
 struct GangSubscription::State {
@@ -80,6 +114,8 @@ std::shared_ptr<const MessageList> ListSubscription::Next() {
 
 StateStore::StateStore(Limits limits)
     : limits_(limits),
+      version_(Now()),
+      forgotten_(version_),
       lists_{std::make_shared<const MessageList>(std::make_unique<v1::ListNodesResponse>()),
              std::make_shared<const MessageList>(std::make_unique<v1::ListQueuesResponse>()),
              std::make_shared<const MessageList>(std::make_unique<v1::ListFlavorsResponse>())} {}
@@ -121,7 +157,7 @@ void StateStore::PublishOne(const GangKey& key, SharedGang gang, Readers* concer
     changes_.erase(entry->second.version);
     changes_in_[key.name_space].erase(entry->second.version);
   } else if (const auto gone = gone_.find(key); gone != gone_.end()) {
-    Forget(gone);
+    Erase(gone);
   }
   size_t unread = 0;
   ForEachReader(key, [&](const std::shared_ptr<GangSubscription::State>& reader) {
@@ -129,18 +165,18 @@ void StateStore::PublishOne(const GangKey& key, SharedGang gang, Readers* concer
     ++unread;
   });
   if (gang) {
-    gangs_[key] = {std::move(gang), version, 0};
-  } else if (unread > 0) {
-    gone_[key] = {std::move(entry->second.gang), version, unread};
-    gangs_.erase(entry);
+    Entry& known = gangs_[key];
+    if (known.born == 0) known.born = version;
+    known.gang = std::move(gang);
+    known.version = version;
   } else {
+    gone_[key] = {std::move(entry->second.gang), version, entry->second.born, unread};
+    gone_order_.emplace(version, key);
     gangs_.erase(entry);
-    if (changes_in_[key.name_space].empty()) changes_in_.erase(key.name_space);
-    return;
   }
   changes_.emplace(version, key);
   changes_in_[key.name_space].emplace(version, key);
-  if (gone_.size() > limits_.gone) ForgetTheOldest(concerned);
+  Trim(concerned);
 }
 
 void StateStore::Concern(const std::shared_ptr<GangSubscription::State>& reader,
@@ -150,22 +186,23 @@ void StateStore::Concern(const std::shared_ptr<GangSubscription::State>& reader,
   }
 }
 
-void StateStore::Forget(Entries::iterator gone) {
+void StateStore::Erase(Entries::iterator gone) {
   const uint64_t version = gone->second.version;
   changes_.erase(version);
   const auto in = changes_in_.find(gone->first.name_space);
   in->second.erase(version);
   if (in->second.empty()) changes_in_.erase(in);
+  gone_order_.erase(version);
   gone_.erase(gone);
 }
 
-void StateStore::ForgetTheOldest(Readers* concerned) {
-  auto oldest = gone_.begin();
-  for (auto gone = gone_.begin(); gone != gone_.end(); ++gone) {
-    if (gone->second.version < oldest->second.version) oldest = gone;
-  }
-  const GangKey key = oldest->first;
-  const uint64_t version = oldest->second.version;
+void StateStore::ForgetOldest() {
+  forgotten_ = gone_order_.begin()->first;
+  Erase(gone_.find(gone_order_.begin()->second));
+}
+
+void StateStore::LoseReadersOfOldest(Readers* concerned) {
+  const auto& [version, key] = *gone_order_.begin();
   std::vector<std::shared_ptr<GangSubscription::State>> slow;
   ForEachReader(key, [&](const std::shared_ptr<GangSubscription::State>& reader) {
     if (reader->Awaits(version)) slow.push_back(reader);
@@ -177,18 +214,25 @@ void StateStore::ForgetTheOldest(Readers* concerned) {
   }
 }
 
+void StateStore::Trim(Readers* concerned) {
+  while (gone_.size() > limits_.gone) {
+    LoseReadersOfOldest(concerned);
+    ForgetOldest();
+  }
+  while (gone_.size() > limits_.remembered && gone_.at(gone_order_.begin()->second).unread == 0) {
+    ForgetOldest();
+  }
+}
+
 void StateStore::Read(GangSubscription::State& reader, Entries::iterator gone) {
-  if (!reader.Awaits(gone->second.version)) return;
-  if (--gone->second.unread == 0) Forget(gone);
+  if (reader.Awaits(gone->second.version)) --gone->second.unread;
 }
 
 // As if it had read all.
 void StateStore::Leave(GangSubscription::State& reader) {
   if (reader.lost) return;
-  for (auto gone = gone_.begin(); gone != gone_.end();) {
-    const auto next = std::next(gone);
-    if (reader.Matches(gone->first)) Read(reader, gone);
-    gone = next;
+  for (auto at = gone_order_.upper_bound(reader.position); at != gone_order_.end(); ++at) {
+    if (reader.Matches(at->second)) Read(reader, gone_.find(at->second));
   }
 }
 
@@ -202,22 +246,19 @@ std::optional<GangChange> StateStore::Next(GangSubscription::State& reader) {
   if (reader.lost) return std::nullopt;
   const Changes* changes = ChangesFor(reader.filter);
   if (changes == nullptr) return std::nullopt;
-  for (auto at = changes->upper_bound(reader.position); at != changes->end();) {
-    const uint64_t version = at->first;
-    const GangKey key = at->second;
-    ++at;  // before what it stands at may be forgotten
-    if (!reader.Matches(key)) {
-      reader.position = version;
-      continue;
-    }
-    if (const auto current = gangs_.find(key); current != gangs_.end()) {
-      reader.position = version;
-      return GangChange{current->second.gang, false};
-    }
-    const auto gone = gone_.find(key);
+  for (auto at = changes->upper_bound(reader.position); at != changes->end(); ++at) {
+    const auto& [version, key] = *at;
     std::optional<GangChange> change;
-    if (version > reader.since) change = GangChange{gone->second.gang, true};
-    Read(reader, gone);
+    if (!reader.Matches(key)) {
+      // Somebody else's.
+    } else if (const auto current = gangs_.find(key); current != gangs_.end()) {
+      const Entry& entry = current->second;
+      change = {entry.gang, false, entry.born > reader.position, version};
+    } else {
+      const auto gone = gone_.find(key);
+      if (version > reader.since) change = {gone->second.gang, true, false, version};
+      Read(reader, gone);
+    }
     reader.position = version;
     if (change) return change;
   }
@@ -244,14 +285,17 @@ void StateStore::SetClosed(const std::string& why) {
   std::vector<std::shared_ptr<ListSubscription::State>> of_lists;
   {
     std::lock_guard lock(mutex_);
+    const bool opens = !closed_.empty() && why.empty();
     closed_ = why;
+    // What others told meanwhile isn't known here.
+    if (opens) forgotten_ = version_ = std::max(version_ + 1, Now());
     if (why.empty()) return;
     for (const auto& [name_space, readers] : gang_readers_) {
       for (const auto& reader : readers) {
         if (!std::exchange(reader->lost, true)) of_gangs.push_back(reader);
       }
     }
-    while (!gone_.empty()) Forget(gone_.begin());
+    while (!gone_.empty()) ForgetOldest();
     for (const auto& reader : list_readers_) {
       if (!std::exchange(reader->lost, true)) of_lists.push_back(reader);
     }
@@ -266,15 +310,27 @@ absl::Status StateStore::Readable() const {
 }
 
 std::vector<SharedGang> StateStore::Gangs(const GangFilter& filter) const {
-  std::vector<SharedGang> found;
+  return GangsOn(filter, {}).gangs;
+}
+
+GangPages StateStore::GangsOn(const GangFilter& filter, const GangPage& page) const {
+  GangPages found;
   std::lock_guard lock(mutex_);
-  auto entry = filter.name_space.empty()
-                   ? gangs_.begin()
-                   : gangs_.lower_bound(GangKey{filter.name_space, "", false});
-  for (; entry != gangs_.end(); ++entry) {
-    if (!filter.name_space.empty() && entry->first.name_space != filter.name_space) break;
-    if (filter.name.empty() || entry->first.name == filter.name)
-      found.push_back(entry->second.gang);
+  found.version = version_;
+  GangKey from = {filter.name_space, filter.name_space.empty() ? "" : filter.name, false};
+  if (!page.from.empty()) from = std::max(from, *KeyIn(page.from));
+  for (auto entry = gangs_.lower_bound(from); entry != gangs_.end(); ++entry) {
+    const auto& [key, known] = *entry;
+    if (!filter.name_space.empty() && key.name_space != filter.name_space) break;
+    if (!filter.name.empty() && key.name != filter.name) {
+      if (!filter.name_space.empty()) break;
+      continue;
+    }
+    if (page.limit > 0 && found.gangs.size() == page.limit) {
+      found.next = NameOfPageFrom(key);
+      break;
+    }
+    found.gangs.push_back(known.gang);
   }
   return found;
 }
@@ -295,24 +351,32 @@ std::shared_ptr<const MessageList> StateStore::List(Listed kind) const {
   return lists_[static_cast<size_t>(kind)];
 }
 
-absl::Status StateStore::RoomForWatch() const {
+absl::Status StateStore::RoomForWatch(std::optional<uint64_t> since) const {
   std::lock_guard lock(mutex_);
-  return RoomLocked();
+  return RoomLocked(since);
 }
 
-absl::Status StateStore::RoomLocked() const {
+absl::Status StateStore::RoomLocked(std::optional<uint64_t> since) const {
   if (!closed_.empty()) return absl::UnavailableError(closed_);
+  if (since && (*since < forgotten_ || *since > version_)) {
+    return absl::OutOfRangeError(
+        fmt::format("what changed since {} isn't known here: versions {} to {} are", *since,
+                    forgotten_, version_));
+  }
   if (subscriptions_ < limits_.subscriptions) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       fmt::format("{} watches are open, the limit", limits_.subscriptions));
 }
 
 absl::StatusOr<std::unique_ptr<GangSubscription>> StateStore::WatchGangs(
-    GangFilter filter, std::function<void()> wake) {
+    GangFilter filter, std::function<void()> wake, std::optional<uint64_t> since) {
   std::lock_guard lock(mutex_);
-  if (absl::Status status = RoomLocked(); !status.ok()) return status;
-  auto state = std::make_shared<GangSubscription::State>(
-      GangSubscription::State{std::move(filter), std::move(wake), version_});
+  if (absl::Status status = RoomLocked(since); !status.ok()) return status;
+  auto state = std::make_shared<GangSubscription::State>(GangSubscription::State{
+      std::move(filter), std::move(wake), since.value_or(version_), since.value_or(0)});
+  for (auto at = gone_order_.upper_bound(state->since); at != gone_order_.end(); ++at) {
+    if (state->Matches(at->second)) ++gone_.at(at->second).unread;
+  }
   gang_readers_[state->filter.name_space].push_back(state);
   ++subscriptions_;
   return std::unique_ptr<GangSubscription>(new GangSubscription(this, std::move(state)));
@@ -321,7 +385,7 @@ absl::StatusOr<std::unique_ptr<GangSubscription>> StateStore::WatchGangs(
 absl::StatusOr<std::unique_ptr<ListSubscription>> StateStore::WatchList(
     Listed kind, std::function<void()> wake) {
   std::lock_guard lock(mutex_);
-  if (absl::Status status = RoomLocked(); !status.ok()) return status;
+  if (absl::Status status = RoomLocked(std::nullopt); !status.ok()) return status;
   auto state =
       std::make_shared<ListSubscription::State>(ListSubscription::State{kind, std::move(wake)});
   list_readers_.push_back(state);
@@ -335,6 +399,15 @@ std::optional<v1::Queue> FindQueue(const StateStore& store, std::string_view nam
   const auto& all = dynamic_cast<const v1::ListQueuesResponse&>(list->message());
   for (const v1::Queue& queue : all.queues()) {
     if (queue.namespace_() == name_space && queue.name() == name) return queue;
+  }
+  return std::nullopt;
+}
+
+std::optional<v1::Node> FindNode(const StateStore& store, std::string_view name) {
+  const std::shared_ptr<const MessageList> list = store.List(Listed::kNodes);
+  const auto& all = dynamic_cast<const v1::ListNodesResponse&>(list->message());
+  for (const v1::Node& node : all.nodes()) {
+    if ((node.name().empty() ? node.node_claim() : node.name()) == name) return node;
   }
   return std::nullopt;
 }

@@ -25,8 +25,9 @@
 #include "extender/published.h"
 
 namespace muster::v1 {
+class Node;
 class Queue;
-}
+}  // namespace muster::v1
 
 namespace muster::extender {
 
@@ -40,9 +41,26 @@ struct GangFilter {
   std::string name;
 };
 
+// A part of a list, in its order.
+struct GangPage {
+  size_t limit = 0;       // gangs at most; 0: all
+  std::string from = {};  // GangPages::next of the page before; "" for the first
+};
+struct GangPages {
+  std::vector<SharedGang> gangs;
+  std::string next;      // names the page after; "" if this is the last
+  uint64_t version = 0;  // of the store: a watch since then tells of what isn't in `gangs`
+};
+// InvalidArgument, naming `continue`, if no page is called so.
+absl::Status Check(const GangPage& page);
+
 struct GangChange {
-  SharedGang gang;  // never null
+  SharedGang gang;  // never null; if deleted, as it was last
   bool deleted = false;
+  // It came since the change that the reader had read before. A slow reader may read of it first
+  // when it has changed since.
+  bool is_new = false;
+  uint64_t version = 0;  // of this change
 };
 
 class StateStore;
@@ -51,7 +69,11 @@ class StateStore;
 std::optional<v1::Queue> FindQueue(const StateStore& store, std::string_view name_space,
                                    std::string_view name);
 
-// First every gang as it is, then each that changes. Used by one thread at a time.
+// As published last, by its name, or by that of its NodeClaim while it has none.
+std::optional<v1::Node> FindNode(const StateStore& store, std::string_view name);
+
+// First every gang as it is, then each that changes; or what changed since a version, then
+// likewise. Used by one thread at a time.
 class GangSubscription {
  public:
   ~GangSubscription();
@@ -90,8 +112,10 @@ class StateStore {
  public:
   struct Limits {
     size_t subscriptions = 256;
-    // Gangs that are gone, and that some reader has yet to hear of.
+    // Gangs that are gone: those that some reader has yet to hear of, and how many of the last ones
+    // are remembered in any case, for readers that come back.
     size_t gone = 10'000;
+    size_t remembered = 256;
   };
   explicit StateStore(Limits limits);
   StateStore() : StateStore(Limits()) {}
@@ -112,21 +136,26 @@ class StateStore {
 
   // In order of namespace and name.
   std::vector<SharedGang> Gangs(const GangFilter& filter) const;
+  // One that came or went since the page before is on this page or on none, and no other is left
+  // out or comes twice. `page` has been checked.
+  GangPages GangsOn(const GangFilter& filter, const GangPage& page) const;
   // The PodGroup's gang if a pod's gang has the same name. Null if there is none.
   SharedGang FindGang(std::string_view name_space, std::string_view name) const;
   // Never null.
   std::shared_ptr<const MessageList> List(Listed kind) const;
 
+  // With `since`, only what changed after that version is read: OutOfRange if that isn't known any
+  // more, or never was by this process.
   // `wake` is called on the publishing thread whenever Next has something again, perhaps once more
   // after the subscription has ended; it must not block. ResourceExhausted past the limit,
   // Unavailable while closed.
-  absl::StatusOr<std::unique_ptr<GangSubscription>> WatchGangs(GangFilter filter,
-                                                               std::function<void()> wake);
+  absl::StatusOr<std::unique_ptr<GangSubscription>> WatchGangs(
+      GangFilter filter, std::function<void()> wake, std::optional<uint64_t> since = std::nullopt);
   absl::StatusOr<std::unique_ptr<ListSubscription>> WatchList(Listed kind,
                                                               std::function<void()> wake);
   size_t subscriptions() const;
   // OK, or the error that WatchGangs and WatchList would give now.
-  absl::Status RoomForWatch() const;
+  absl::Status RoomForWatch(std::optional<uint64_t> since = std::nullopt) const;
 
  private:
   friend class GangSubscription;
@@ -136,17 +165,20 @@ class StateStore {
   struct Entry {
     SharedGang gang;  // if it is gone, as it was last
     uint64_t version = 0;
+    uint64_t born = 0;  // the version with which it came
     size_t unread = 0;  // of one that is gone: how many have yet to hear of it
   };
   using Entries = std::map<coscheduling::GangKey, Entry>;
 
   // All of these with the lock.
-  absl::Status RoomLocked() const;
+  absl::Status RoomLocked(std::optional<uint64_t> since) const;
   const Changes* ChangesFor(const GangFilter& filter) const;
   std::optional<GangChange> Next(GangSubscription::State& reader);
   void PublishOne(const coscheduling::GangKey& key, SharedGang gang, Readers* concerned);
-  void Forget(Entries::iterator gone);
-  void ForgetTheOldest(Readers* concerned);
+  void Erase(Entries::iterator gone);
+  void ForgetOldest();
+  void LoseReadersOfOldest(Readers* concerned);
+  void Trim(Readers* concerned);
   void Read(GangSubscription::State& reader, Entries::iterator gone);
   void Leave(GangSubscription::State& reader);
   void Concern(const std::shared_ptr<GangSubscription::State>& reader, Readers* concerned);
@@ -161,7 +193,11 @@ class StateStore {
   // Of both, by the newest version of each; all, and by namespace.
   Changes changes_;
   std::map<std::string, Changes, std::less<>> changes_in_;
-  uint64_t version_ = 0;
+  std::map<uint64_t, coscheduling::GangKey> gone_order_;  // by version
+  // Grows with each change, and begins anew whenever the store opens, with the time in
+  // microseconds: so it grows from one process to the next, too.
+  uint64_t version_;
+  uint64_t forgotten_;  // no deletion after it is
   std::array<std::shared_ptr<const MessageList>, kListedKinds> lists_;
   // By the namespace that they read, "" if all.
   std::map<std::string, Readers, std::less<>> gang_readers_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "extender/publisher.h"
 #include "extender/testing/messages.h"
 #include "fmt/format.h"
@@ -167,6 +168,56 @@ TEST(StateStore, ReadersThatLeaveAreNotWaitedFor) {
     EXPECT_THAT(Drain(*stays), ElementsAre(fmt::format("-a/{}@1", name)));
   }
   EXPECT_FALSE(stays->lost());
+}
+
+TEST(StateStore, WhoComesBackHearsWhatHeMissed) {
+  StateStore store({.gone = 10, .remembered = 2});
+  store.Publish(One("a", "x", 1));
+  store.Publish(One("a", "y", 1));
+  store.Publish(One("b", "x", 1));
+  const uint64_t version = store.GangsOn({}, {}).version;
+  store.Publish(One("a", "x", 2));
+  store.Publish({{GangKey{"a", "y"}, nullptr}});
+  store.Publish(One("a", "z", 1));
+  auto all = *store.WatchGangs({}, [] {}, version);
+  EXPECT_THAT(Drain(*all), ElementsAre("+a/x@2", "-a/y@1", "+a/z@1"));
+  auto of_b = *store.WatchGangs({"b", ""}, [] {}, version);
+  EXPECT_THAT(Drain(*of_b), ElementsAre());
+  auto late = *store.WatchGangs({}, [] {}, store.GangsOn({}, {}).version);
+  EXPECT_THAT(Drain(*late), ElementsAre());
+
+  // Two that are gone are remembered for those who aren't there.
+  store.Publish({{GangKey{"a", "x"}, nullptr}, {GangKey{"a", "z"}, nullptr}});
+  EXPECT_EQ(store.WatchGangs({}, [] {}, version).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(store.WatchGangs(
+                     {}, [] {}, version + 1'000'000)
+                .status()
+                .code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(Drain(*all), ElementsAre("-a/x@2", "-a/z@1"));
+}
+
+TEST(StateStore, WhatIsNewIsToldFromWhatChanged) {
+  StateStore store;
+  store.Publish(One("a", "x", 1));
+  auto subscription = *store.WatchGangs({}, [] {});
+  EXPECT_TRUE(subscription->Next()->is_new);
+  store.Publish(One("a", "x", 2));
+  const GangChange changed = *subscription->Next();
+  EXPECT_FALSE(changed.is_new);
+  EXPECT_EQ(changed.version, store.GangsOn({}, {}).version);
+  store.Publish(One("a", "y", 1));
+  EXPECT_TRUE(subscription->Next()->is_new);
+}
+
+// Versions of one process are none of the next one's, which began to lead later.
+TEST(StateStore, VersionsGrowWheneverItOpens) {
+  StateStore store;
+  store.SetClosed("another one leads");
+  const auto before = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()));
+  store.SetClosed("");
+  EXPECT_GE(store.GangsOn({}, {}).version, before);
+  EXPECT_EQ(store.WatchGangs({}, [] {}, before - 1).status().code(), absl::StatusCode::kOutOfRange);
 }
 
 // The engine only leaves it there: who reads is woken on another thread.

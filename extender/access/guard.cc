@@ -1,13 +1,13 @@
 #include "extender/access/guard.h"
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "extender/access/problem.h"
 
 namespace muster::extender {
 namespace {
@@ -26,16 +26,16 @@ AccessControl::Done GoOn(std::shared_ptr<http::Request> request, const http::Res
 
 }  // namespace
 
-RefusalKind KindOf(const absl::Status& refusal) {
+int StatusOf(const absl::Status& refusal) {
   switch (refusal.code()) {
     case absl::StatusCode::kUnauthenticated:
-      return {401, "Unauthorized"};
+      return 401;
     case absl::StatusCode::kPermissionDenied:
-      return {403, "Forbidden"};
+      return 403;
     case absl::StatusCode::kResourceExhausted:
-      return {429, "Too Many Requests"};
+      return 429;
     default:
-      return {503, "Service Unavailable"};
+      return 503;
   }
 }
 
@@ -48,15 +48,8 @@ void AddRefusalHeaders(int status, http::Response* response) {
 }
 
 http::Response ProblemOf(const absl::Status& refusal) {
-  using nlohmann::json;
-  const auto [status, title] = KindOf(refusal);
-  const json body = {{"type", "about:blank"},
-                     {"title", title},
-                     {"status", status},
-                     {"detail", std::string(refusal.message())}};
-  http::Response response{.status = status,
-                          .content_type = "application/problem+json",
-                          .body = body.dump(-1, ' ', false, json::error_handler_t::replace)};
+  const int status = StatusOf(refusal);
+  http::Response response = Problem(status, std::string(refusal.message()));
   AddRefusalHeaders(status, &response);
   return response;
 }

@@ -32,12 +32,7 @@ http::Handler Guarded(const ProxiedGuard& guard, std::function<Wanted(const http
 
 // A refusal (access_control.h) as RFC 9457 has it: 401, 403, 429 or 503.
 http::Response ProblemOf(const absl::Status& refusal);
-// Its status, and what HTTP calls that.
-struct RefusalKind {
-  int status;
-  const char* title;
-};
-RefusalKind KindOf(const absl::Status& refusal);
+int StatusOf(const absl::Status& refusal);
 // WWW-Authenticate and Retry-After, where they belong.
 void AddRefusalHeaders(int status, http::Response* response);
 

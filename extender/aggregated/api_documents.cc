@@ -67,6 +67,12 @@ json PathParameter(const char* name) {
   return {{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}};
 }
 
+json VerbsOf(const ApiResource& resource) {
+  json verbs = {"get", "list"};
+  if (resource.watched) verbs.push_back("watch");
+  return verbs;
+}
+
 }  // namespace
 
 std::string ApiGroupListJson() {
@@ -88,7 +94,7 @@ std::string ApiResourceListJson() {
                          {"singularName", resource.singular},
                          {"namespaced", resource.namespaced},
                          {"kind", resource.kind},
-                         {"verbs", {"get", "list"}}});
+                         {"verbs", VerbsOf(resource)}});
   }
   return json{{"kind", "APIResourceList"},
               {"apiVersion", "v1"},

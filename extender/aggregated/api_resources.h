@@ -26,22 +26,31 @@ struct ApiItem {
   std::string name;
   std::string uid;  // "" where there is none
   std::optional<absl::Time> created = {};
+  std::string version = {};        // metadata.resourceVersion; "" where it isn't known
   std::string status;              // JSON
   std::vector<std::string> cells;  // after the name, as many as columns
 };
+
+struct ApiItems {
+  std::vector<ApiItem> items;
+  std::string version = {};  // of what can be watched: since when
+};
+
+ApiItem ItemOf(const SharedGang& gang);
 
 struct ApiResource {
   const char* plural;
   const char* singular;
   const char* kind;
   bool namespaced;
+  bool watched;
   const char* description;
   const google::protobuf::Descriptor* status;
   // Of a table, between the name and the age.
   std::vector<const char*> columns;
   // Those of the namespace, and of that name; "" is any.
-  std::function<std::vector<ApiItem>(const StateStore& store, const std::string& name_space,
-                                     const std::string& name)>
+  std::function<ApiItems(const StateStore& store, const std::string& name_space,
+                         const std::string& name)>
       find;
 };
 

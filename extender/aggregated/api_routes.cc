@@ -6,9 +6,12 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
 #include "extender/access/guard.h"
 #include "extender/aggregated/api_documents.h"
 #include "extender/aggregated/api_resources.h"
+#include "extender/aggregated/api_watch.h"
 #include "fmt/format.h"
 #include "kube/objects/time_text.h"
 
@@ -29,6 +32,10 @@ const char* ReasonOf(int status) {
       return "NotFound";
     case 405:
       return "MethodNotAllowed";
+    case 410:
+      return "Expired";
+    case 422:
+      return "Invalid";
     case 429:
       return "TooManyRequests";
     case 503:
@@ -42,18 +49,22 @@ std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-http::Response Failure(int status, const std::string& message, json details = json::object()) {
+std::string StatusJson(int status, const std::string& message, json details = json::object()) {
   details["retryAfterSeconds"] =
       status == 429 || status == 503 ? absl::ToInt64Seconds(kRetryAfter) : 0;
+  return Dump({{"kind", "Status"},
+               {"apiVersion", "v1"},
+               {"metadata", json::object()},
+               {"status", "Failure"},
+               {"message", message},
+               {"reason", ReasonOf(status)},
+               {"details", std::move(details)},
+               {"code", status}});
+}
+
+http::Response Failure(int status, const std::string& message, json details = json::object()) {
   http::Response response{.status = status,
-                          .body = Dump({{"kind", "Status"},
-                                        {"apiVersion", "v1"},
-                                        {"metadata", json::object()},
-                                        {"status", "Failure"},
-                                        {"message", message},
-                                        {"reason", ReasonOf(status)},
-                                        {"details", std::move(details)},
-                                        {"code", status}})};
+                          .body = StatusJson(status, message, std::move(details))};
   AddRefusalHeaders(status, &response);
   return response;
 }
@@ -63,8 +74,16 @@ http::Response NotFound(const ApiResource& resource, const std::string& name) {
                  {{"name", name}, {"group", std::string(kApiGroup)}, {"kind", resource.plural}});
 }
 
+// Of a list, "" where the resource can't be watched.
+json MetadataOf(const std::string& version) {
+  json metadata = json::object();
+  if (!version.empty()) metadata["resourceVersion"] = version;
+  return metadata;
+}
+
 json MetadataOf(const ApiItem& item) {
   json metadata = {{"name", item.name}};
+  if (!item.version.empty()) metadata["resourceVersion"] = item.version;
   if (!item.name_space.empty()) metadata["namespace"] = item.name_space;
   if (!item.uid.empty()) metadata["uid"] = item.uid;
   metadata["creationTimestamp"] =
@@ -77,11 +96,11 @@ std::string ObjectOf(const ApiResource& resource, const ApiItem& item) {
                      kApiGroupVersion, resource.kind, Dump(MetadataOf(item)), item.status);
 }
 
-std::string ListOf(const ApiResource& resource, const std::vector<ApiItem>& items) {
-  std::string list = fmt::format(R"({{"apiVersion":"{}","kind":"{}List","metadata":{{}},"items":[)",
-                                 kApiGroupVersion, resource.kind);
-  for (const ApiItem& item : items) {
-    if (&item != &items.front()) list += ',';
+std::string ListOf(const ApiResource& resource, const ApiItems& found) {
+  std::string list = fmt::format(R"({{"apiVersion":"{}","kind":"{}List","metadata":{},"items":[)",
+                                 kApiGroupVersion, resource.kind, Dump(MetadataOf(found.version)));
+  for (const ApiItem& item : found.items) {
+    if (&item != &found.items.front()) list += ',';
     list += ObjectOf(resource, item);
   }
   return list + "]}";
@@ -107,21 +126,26 @@ json Column(const char* name, const char* format = "") {
       {"name", name}, {"type", "string"}, {"format", format}, {"description", ""}, {"priority", 0}};
 }
 
-std::string TableOf(const ApiResource& resource, const std::vector<ApiItem>& items,
-                    const http::Request& request, absl::Time now) {
+// How a table shows the objects in its rows: "Object", "None", or as metadata.
+std::string InclusionIn(const http::Request& request) {
+  const std::string* include = request.Query("includeObject");
+  return include == nullptr ? "Metadata" : *include;
+}
+
+std::string TableOf(const ApiResource& resource, const ApiItems& found, const std::string& include,
+                    absl::Time now) {
   json columns = json::array({Column("Name", "name")});
   for (const char* name : resource.columns) columns.push_back(Column(name));
   columns.push_back(Column("Age"));
-  const std::string* include = request.Query("includeObject");
   json rows = json::array();
-  for (const ApiItem& item : items) {
+  for (const ApiItem& item : found.items) {
     json cells = json::array({item.name});
     for (const std::string& cell : item.cells) cells.push_back(cell);
     cells.push_back(AgeOf(item, now));
     json row = {{"cells", std::move(cells)}};
-    if (include != nullptr && *include == "Object") {
+    if (include == "Object") {
       row["object"] = json::parse(ObjectOf(resource, item), nullptr, false);
-    } else if (include == nullptr || *include != "None") {
+    } else if (include != "None") {
       row["object"] = {{"kind", "PartialObjectMetadata"},
                        {"apiVersion", "meta.k8s.io/v1"},
                        {"metadata", MetadataOf(item)}};
@@ -130,7 +154,7 @@ std::string TableOf(const ApiResource& resource, const std::vector<ApiItem>& ite
   }
   return Dump({{"kind", "Table"},
                {"apiVersion", "meta.k8s.io/v1"},
-               {"metadata", json::object()},
+               {"metadata", MetadataOf(found.version)},
                {"columnDefinitions", std::move(columns)},
                {"rows", std::move(rows)}});
 }
@@ -153,32 +177,99 @@ struct Place {
   }
 };
 
-void Answer(const ApiSources& sources, const ApiResource& resource, const Place& place,
-            const http::Request& request, const http::Responder& responder) {
-  if (IsWatch(request)) {
+// The only selector that is supported: metadata.name=NAME, by which kubectl watches one object.
+// What else is asked for is refused, not ignored.
+absl::StatusOr<std::string> NameSelectedBy(const http::Request& request) {
+  const std::string* labels = request.Query("labelSelector");
+  if (labels != nullptr && !labels->empty()) {
+    return absl::InvalidArgumentError("labelSelector isn't supported here");
+  }
+  const std::string* fields = request.Query("fieldSelector");
+  if (fields == nullptr || fields->empty()) return "";
+  std::string_view rest = *fields;
+  constexpr std::string_view kName = "metadata.name=";
+  if (!rest.starts_with(kName) || rest.find(',') != std::string_view::npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("fieldSelector: want metadata.name=NAME, got \"{}\"", *fields));
+  }
+  rest.remove_prefix(kName.size());
+  if (rest.starts_with('=')) rest.remove_prefix(1);
+  return std::string(rest);
+}
+
+void Watch(const ApiSources& sources, const ApiResource& resource, GangFilter filter,
+           const http::Request& request, const http::Responder& responder) {
+  if (!resource.watched) {
     return responder.Send(Failure(405, fmt::format("{} can't be watched here", resource.plural)));
   }
-  for (const char* selector : {"labelSelector", "fieldSelector"}) {
-    const std::string* given = request.Query(selector);
-    if (given != nullptr && !given->empty()) {
-      return responder.Send(Failure(400, fmt::format("{} isn't supported here", selector)));
-    }
+  // Who asks for it lists instead (client-go v0.35 tools/cache/reflector.go).
+  if (const std::string* initial = request.Query("sendInitialEvents");
+      initial != nullptr && !initial->empty()) {
+    return responder.Send(Failure(422, "sendInitialEvents isn't supported here"));
   }
+  std::optional<uint64_t> since;
+  const std::string* version = request.Query("resourceVersion");
+  if (version != nullptr && !version->empty() && *version != "0") {
+    uint64_t number = 0;
+    if (!absl::SimpleAtoi(*version, &number)) {
+      return responder.Send(Failure(
+          400, fmt::format("resourceVersion: want one that a list or a watch told, got \"{}\"",
+                           *version)));
+    }
+    since = number;
+  }
+  absl::Duration life = absl::InfiniteDuration();
+  if (const std::string* seconds = request.Query("timeoutSeconds"); seconds != nullptr) {
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(*seconds, &number) || number < 0) {
+      return responder.Send(
+          Failure(400, fmt::format("timeoutSeconds: want a whole number, got \"{}\"", *seconds)));
+    }
+    if (number > 0) life = absl::Seconds(number);
+  }
+  if (const absl::Status room = sources.store->RoomForWatch(since); !room.ok()) {
+    const int status = absl::IsResourceExhausted(room) ? 429 : absl::IsOutOfRange(room) ? 410 : 503;
+    return responder.Send(Failure(status, std::string(room.message())));
+  }
+  const bool table = WantsTable(request);
+  const auto object = [&resource, table, include = InclusionIn(request), clock = sources.clock](
+                          const SharedGang& gang, uint64_t at) {
+    ApiItem item = ItemOf(gang);
+    item.version = std::to_string(at);
+    return table ? TableOf(resource, {{item}, item.version}, include, clock())
+                 : ObjectOf(resource, item);
+  };
+  responder.Stream(
+      "application/json",
+      WatchOf(
+          {.store = sources.store,
+           .filter = std::move(filter),
+           .since = since,
+           .until = std::min(absl::Now() + life, WatchedUntil(sources.access, sources.watch_life)),
+           .object = object,
+           .expired = StatusJson(410, "what changed meanwhile isn't known any more")}));
+}
+
+void Answer(const ApiSources& sources, const ApiResource& resource, const Place& place,
+            const http::Request& request, const http::Responder& responder) {
+  const absl::StatusOr<std::string> selected = NameSelectedBy(request);
+  if (!selected.ok()) return responder.Send(Failure(400, std::string(selected.status().message())));
   const std::string name_space = place.NamespaceIn(request);
-  const std::string name = place.NameIn(request);
+  const std::string name = place.one ? place.NameIn(request) : *selected;
   if ((place.in_namespace && name_space.empty()) || (place.one && name.empty())) {
     return responder.Send(Failure(404, "an empty name in the path"));
   }
+  if (IsWatch(request)) return Watch(sources, resource, {name_space, name}, request, responder);
   if (const absl::Status readable = sources.store->Readable(); !readable.ok()) {
     return responder.Send(Failure(503, std::string(readable.message())));
   }
-  const std::vector<ApiItem> items = resource.find(*sources.store, name_space, name);
-  if (place.one && items.empty()) return responder.Send(NotFound(resource, name));
+  const ApiItems found = resource.find(*sources.store, name_space, name);
+  if (place.one && found.items.empty()) return responder.Send(NotFound(resource, name));
   http::Response response;
   if (WantsTable(request)) {
-    response.body = TableOf(resource, items, request, sources.clock());
+    response.body = TableOf(resource, found, InclusionIn(request), sources.clock());
   } else {
-    response.body = place.one ? ObjectOf(resource, items.front()) : ListOf(resource, items);
+    response.body = place.one ? ObjectOf(resource, found.items.front()) : ListOf(resource, found);
   }
   responder.Send(std::move(response));
 }
@@ -205,14 +296,14 @@ std::vector<http::Route> ApiRoutes(const ApiSources& sources) {
   document("/openapi/v3" + base, OpenApiV3Json());
   const ProxiedGuard guard{sources.access, sources.proxy, sources.clock,
                            [](const absl::Status& refusal) {
-                             return Failure(KindOf(refusal).status, std::string(refusal.message()));
+                             return Failure(StatusOf(refusal), std::string(refusal.message()));
                            }};
   for (const ApiResource& resource : ApiResources()) {
     const auto serve = [&](std::string path, Place place) {
       auto wanted = [&resource, place](const http::Request& request) {
-        return Wanted{.verb = place.one          ? "get"
-                              : IsWatch(request) ? "watch"
-                                                 : "list",
+        return Wanted{.verb = IsWatch(request) ? "watch"
+                              : place.one      ? "get"
+                                               : "list",
                       .group = std::string(kApiGroup),
                       .resource = resource.plural,
                       .name_space = place.NamespaceIn(request),

@@ -4,7 +4,8 @@
 //   GET /apis/visibility.muster.dev/v1beta1/[namespaces/{namespace}/]{resource}[/{name}]
 //   GET /apis, /apis/visibility.muster.dev, /apis/visibility.muster.dev/v1beta1, /openapi/v2, /v3
 //
-// Resources are those of api_resources.h, read alone; as tables for kubectl. Each takes the right
+// Resources are those of api_resources.h, read alone; as tables for kubectl. Gangs can be watched
+// (api_watch.h). Each takes the right
 // of its own name, by which the API server itself has judged before; the documents are everyone's.
 // Errors are metav1.Status.
 #pragma once
@@ -27,6 +28,8 @@ struct ApiSources {
   AccessControl* access = nullptr;
   const FrontProxy* proxy = nullptr;
   std::function<absl::Time()> clock;
+  // So long at least, and at most twice, a watch goes on by one answer of `access`.
+  absl::Duration watch_life = absl::Minutes(10);
 };
 
 std::vector<http::Route> ApiRoutes(const ApiSources& sources);

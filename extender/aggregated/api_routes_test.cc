@@ -6,9 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -38,7 +41,7 @@ std::vector<kube::embedded::Account> Accounts() {
   };
   return {{.user = "team-lead",
            .may = {grant("get", "gangs", "team"), grant("list", "gangs", "team"),
-                   grant("list", "localqueues", "team")}},
+                   grant("watch", "gangs", "team"), grant("list", "localqueues", "team")}},
           {.token = "of-operator",
            .user = "operator",
            .audiences = {"muster.dev"},
@@ -141,7 +144,7 @@ TEST_F(ApiRoutesTest, AndIsRefusedTheRest) {
   for (const char* path :
        {"/gangs", "/namespaces/other/gangs", "/namespaces/other/gangs/train", "/localqueues",
         "/namespaces/team/localqueues/default", "/clusterqueues", "/clusterqueues/gpus", "/flavors",
-        "/nodes", "/nodes/n1", "/namespaces/team/gangs?watch=true"}) {
+        "/nodes", "/nodes/n1", "/gangs?watch=true"}) {
     const HttpsGot answer = As("team-lead", At(path));
     EXPECT_EQ(answer.status, 403) << path;
     const json status = json::parse(answer.body);
@@ -166,7 +169,7 @@ TEST_F(ApiRoutesTest, WhoMayEverythingGetsIt) {
   EXPECT_EQ(json::parse(missing.body)["message"],
             "gangs.visibility.muster.dev \"nobody\" not found");
   EXPECT_EQ(json::parse(missing.body)["details"]["kind"], "gangs");
-  EXPECT_EQ(As("operator", At("/gangs?watch=1")).status, 405);
+  EXPECT_EQ(As("operator", At("/nodes?watch=1")).status, 405);
   EXPECT_EQ(As("operator", At("/gangs?labelSelector=a%3Db")).status, 400);
   EXPECT_EQ(As("operator", At("/pods")).status, 404);
 }
@@ -222,6 +225,129 @@ TEST_F(ApiRoutesTest, KubectlGetsTables) {
   }
 }
 
+// "ADDED train@7", or what an ERROR says.
+std::vector<std::string> EventsIn(const std::string& body) {
+  std::vector<std::string> events;
+  std::istringstream lines(body);
+  for (std::string line; std::getline(lines, line);) {
+    const json event = json::parse(line);
+    json object = event["object"];
+    if (object["kind"] == "Table") {
+      EXPECT_EQ(object["rows"].size(), 1u);
+      object = object["rows"][0]["object"];
+    }
+    const std::string told = event["type"] == "ERROR"
+                                 ? object["reason"].get<std::string>()
+                                 : object["metadata"]["name"].get<std::string>();
+    events.push_back(event["type"].get<std::string>() + " " + told);
+  }
+  return events;
+}
+
+class ApiWatchTest : public ApiRoutesTest {
+ protected:
+  // Of a watch that goes on for a second, in which these things happen.
+  HttpsGot Watched(const std::string& path, std::vector<std::function<void()>> happens) {
+    std::thread meanwhile([&, subscriptions = store_.subscriptions()] {
+      while (!happens.empty() && store_.subscriptions() == subscriptions) std::this_thread::yield();
+      for (const auto& each : happens) {
+        absl::SleepFor(absl::Milliseconds(100));
+        each();
+      }
+    });
+    HttpsGot got = As("operator", At(path) + (path.find('?') == std::string::npos ? "?" : "&") +
+                                      "watch=true&timeoutSeconds=2");
+    meanwhile.join();
+    EXPECT_EQ(got.status, 200) << got.body;
+    return got;
+  }
+  std::string VersionOf(const std::string& path) {
+    return json::parse(As("operator", At(path)).body)["metadata"]["resourceVersion"];
+  }
+  std::function<void()> Change(const std::string& name, uint64_t revision) {
+    return
+        [=, this] { store_.Publish({{GangKey{"team", name}, MakeGang("team", name, revision)}}); };
+  }
+  std::function<void()> End(const std::string& name) {
+    return [=, this] { store_.Publish({{GangKey{"team", name}, nullptr}}); };
+  }
+};
+
+TEST_F(ApiWatchTest, TellsWhatChangesAfterWhatWasListed) {
+  const std::string version = VersionOf("/gangs");
+  const HttpsGot got = Watched("/gangs?resourceVersion=" + version,
+                               {Change("new", 1), Change("train", 2), End("new")});
+  EXPECT_THAT(EventsIn(got.body), ElementsAre("ADDED new", "MODIFIED train", "DELETED new"));
+  // Whoever had been away goes on from where he was, and hears of what is gone.
+  std::istringstream lines(got.body);
+  std::string first;
+  std::getline(lines, first);
+  const std::string seen = json::parse(first)["object"]["metadata"]["resourceVersion"];
+  EXPECT_GT(std::stoull(seen), std::stoull(version));
+  EXPECT_THAT(EventsIn(Watched("/gangs?resourceVersion=" + seen, {}).body),
+              ElementsAre("MODIFIED train", "DELETED new"));
+}
+
+TEST_F(ApiWatchTest, BeginsWithAllThatIsThereIfNoVersionIsNamed) {
+  EXPECT_THAT(EventsIn(Watched("/gangs", {Change("train", 2)}).body),
+              ElementsAre("ADDED train", "ADDED train", "MODIFIED train"));
+  EXPECT_THAT(EventsIn(Watched("/namespaces/team/gangs?resourceVersion=0", {}).body),
+              ElementsAre("ADDED train"));
+}
+
+TEST_F(ApiWatchTest, OfOneByItsName) {
+  EXPECT_THAT(EventsIn(Watched("/namespaces/team/gangs?fieldSelector=metadata.name%3Dtrain",
+                               {Change("other", 1), Change("train", 2)})
+                           .body),
+              ElementsAre("ADDED train", "MODIFIED train"));
+}
+
+// A pod's gang of the same name is there and isn't shown, until it is the only one.
+TEST_F(ApiWatchTest, OneObjectHasAName) {
+  auto pod = std::make_shared<v1::Gang>(*MakeGang("team", "train", 9));
+  pod->set_kind("Pod");
+  const std::string version = VersionOf("/gangs");
+  EXPECT_THAT(
+      EventsIn(
+          Watched("/gangs?resourceVersion=" + version,
+                  {[&] { store_.Publish({{GangKey{"team", "train", true}, pod}}); }, End("train"),
+                   [&] { store_.Publish({{GangKey{"team", "train", true}, nullptr}}); }})
+              .body),
+      ElementsAre("MODIFIED train", "DELETED train"));
+}
+
+TEST_F(ApiWatchTest, ShowsTablesToKubectl) {
+  const std::string version = VersionOf("/gangs");
+  store_.Publish({{GangKey{"team", "train"}, MakeGang("team", "train", 2)}});
+  const HttpsGot got =
+      As("operator", At("/gangs?watch=1&timeoutSeconds=1&resourceVersion=" + version),
+         {"Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json"});
+  EXPECT_THAT(EventsIn(got.body), ElementsAre("MODIFIED train"));
+  EXPECT_EQ(json::parse(got.body)["object"]["columnDefinitions"].size(), 6u);
+}
+
+TEST_F(ApiWatchTest, EndsWhereItsStoryBreaksOff) {
+  EXPECT_THAT(EventsIn(Watched("/gangs", {[this] { store_.SetClosed("another one leads"); }}).body),
+              ElementsAre("ADDED train", "ADDED train", "ERROR Expired"));
+}
+
+TEST_F(ApiWatchTest, WhatCannotBeGoneOnFromIsRefused) {
+  const std::string before = VersionOf("/gangs");
+  store_.SetClosed("another one leads");
+  store_.SetClosed("");
+  const auto refused = [this](const std::string& query) {
+    const HttpsGot answer = As("operator", At("/gangs?watch=1&" + query));
+    return fmt::format("{} {}", answer.status,
+                       json::parse(answer.body)["reason"].get<std::string>());
+  };
+  EXPECT_EQ(refused("resourceVersion=" + before), "410 Expired");
+  EXPECT_EQ(refused("resourceVersion=99999999999999999"), "410 Expired");
+  EXPECT_EQ(refused("resourceVersion=first"), "400 BadRequest");
+  EXPECT_EQ(refused("timeoutSeconds=-1"), "400 BadRequest");
+  EXPECT_EQ(refused("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), "422 Invalid");
+  EXPECT_EQ(refused("fieldSelector=spec.nodeName%3Dx"), "400 BadRequest");
+}
+
 TEST_F(ApiRoutesTest, DocumentsAreEveryones) {
   const json groups = json::parse(WithoutCertificate("/apis", {}).body);
   EXPECT_EQ(groups["groups"][0]["name"], "visibility.muster.dev");
@@ -231,7 +357,8 @@ TEST_F(ApiRoutesTest, DocumentsAreEveryones) {
   std::vector<std::string> names;
   for (const json& resource : resources["resources"]) {
     names.push_back(resource["name"]);
-    EXPECT_EQ(resource["verbs"], json({"get", "list"}));
+    const bool gangs = resource["name"] == "gangs";
+    EXPECT_EQ(resource["verbs"], gangs ? json({"get", "list", "watch"}) : json({"get", "list"}));
   }
   EXPECT_THAT(names, ElementsAre("clusterqueues", "flavors", "gangs", "localqueues", "nodes"));
   EXPECT_EQ(json::parse(WithoutCertificate("/openapi/v2", {}).body)["swagger"], "2.0");

@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
 
 	"muster.dev/tests/cluster/plane"
 )
@@ -240,7 +242,7 @@ func of(namespace string) []asked {
 	return []asked{
 		{"/v1/gangs?namespace=" + namespace, "ListGangs", field(1, namespace), "/namespaces/" + namespace + "/gangs"},
 		{"/v1/gangs/" + namespace + "/train", "GetGang", one, "/namespaces/" + namespace + "/gangs/train"},
-		{"/v1/gangs?watch=true&namespace=" + namespace, "WatchGangs", field(1, namespace), ""},
+		{"/v1/gangs?watch=true&namespace=" + namespace, "WatchGangs", field(1, namespace), "/namespaces/" + namespace + "/gangs?watch=true&timeoutSeconds=1"},
 		{"/v1/gangs/" + namespace + "/train?watch=true", "WatchGangs", one, ""},
 	}
 }
@@ -248,7 +250,7 @@ func of(namespace string) []asked {
 // ofAll is what tells of all namespaces.
 var ofAll = []asked{
 	{"/v1/gangs", "ListGangs", nil, "/gangs"},
-	{"/v1/gangs?watch=true", "WatchGangs", nil, ""},
+	{"/v1/gangs?watch=true", "WatchGangs", nil, "/gangs?watch=true&timeoutSeconds=1"},
 	{"/v1/nodes", "ListNodes", nil, "/nodes"},
 	{"/v1/nodes?watch=true", "", nil, ""},
 	{"/v1/queues", "ListQueues", nil, "/clusterqueues"},
@@ -356,6 +358,66 @@ func TestEachCallerSeesWhatHeMay(t *testing.T) {
 		_, err = shared.Kubectl("get", "gangs", "--namespace="+a.Namespace, "--selector=a=b")
 		if err == nil || !strings.Contains(err.Error(), "labelSelector isn't supported") {
 			c.Errorf("a selector: %v", err)
+		}
+	})
+	a.part("client-go follows gangs as it does any object", func(c *Case) {
+		gangs := schema.GroupVersionResource{Group: "visibility.muster.dev", Version: "v1beta1", Resource: "gangs"}
+		informer := dynamicinformer.NewFilteredDynamicSharedInformerFactory(shared.Dynamic, 0, a.Namespace, nil).ForResource(gangs).Informer()
+		told := make(chan string, 100)
+		tell := func(what string) func(any) {
+			return func(object any) { told <- what + " " + object.(*unstructured.Unstructured).GetName() }
+		}
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    tell("added"),
+			UpdateFunc: func(_, object any) { tell("changed")(object) },
+			DeleteFunc: tell("deleted"),
+		})
+		c.must(err)
+		ctx, stop := context.WithCancel(c.Context())
+		defer stop()
+		go informer.RunWithContext(ctx)
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			c.Fatal("its cache has nothing")
+		}
+		await := func(want string) {
+			for {
+				select {
+				case got := <-told:
+					if got == want {
+						return
+					}
+				case <-time.After(20 * time.Second):
+					c.Fatalf("it isn't told %q", want)
+				}
+			}
+		}
+		await("added train")
+		for _, action := range []string{"create", "delete"} {
+			_, err = shared.Kubectl(action, "--filename="+c.write("second.yaml", fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: second, namespace: %s}
+spec: {schedulerName: %s, containers: [{name: main, image: train}]}
+`, a.Namespace, plane.SchedulerName)))
+			c.must(err)
+			await(map[string]string{"create": "added second", "delete": "deleted second"}[action])
+		}
+		// kubectl ends at its timeout, with what it was told.
+		watched, _ := shared.Kubectl(as("lead"), "get", "gangs", "train", "--namespace="+a.Namespace, "--watch", "--request-timeout=3s")
+		if !strings.Contains(watched, "WAITING_FOR_MEMBERS") {
+			c.Errorf("kubectl get gangs --watch: %s", watched)
+		}
+	})
+	a.part("Muster changes of its APIService what makes it known, and nothing else", func(c *Case) {
+		twice := base64.StdEncoding.EncodeToString(append(a.bundle(), a.bundle()...))
+		for patch, refused := range map[string]string{
+			`{"spec":{"service":{"name":"mine"}}}`:    "spec: Muster's account",
+			`{"spec":{"insecureSkipTLSVerify":true}}`: "spec: Muster's account",
+			`{"spec":{"groupPriorityMinimum":20000}}`: "spec: Muster's account",
+			`{"metadata":{"annotations":{"a":"b"}}}`:  "metadata: Muster's account",
+			`{"spec":{"caBundle":"` + twice + `"}}`:   "",
+		} {
+			attempt{"patch apiservice/v1beta1.visibility.muster.dev --type=merge --patch '" + patch + "'", refused}.run(c.T, shared.KubectlAsMuster)
 		}
 	})
 	a.part("nobody is whom he says he is", func(c *Case) {
