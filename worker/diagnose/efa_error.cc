@@ -77,9 +77,16 @@ constexpr std::array<EfaError, 47> kErrors = {{
      kSecurityGroupEgress, kPeerLost},
 }};
 
-// Libfabric's versions count this one differently.
-constexpr std::string_view kHandshakeWords = "reachable by EFA device but handshake failed";
-constexpr int kHandshake = 4126;
+struct WordedError {
+  std::string_view words;
+  int number;
+};
+
+// Libfabric's versions count these differently, so that their words count before the number.
+constexpr std::array<WordedError, 2> kWorded = {{
+    {"reachable by EFA device but handshake failed", 4126},
+    {"connection previously acknowledged by receiver", 4124},
+}};
 
 const EfaError* Find(int64_t number) {
   const auto* found = std::ranges::find(kErrors, number, &EfaError::number);
@@ -103,7 +110,9 @@ bool IsOfAnotherProvider(std::string_view error) {
 }
 
 std::optional<int64_t> ErrorNumber(std::string_view line) {
-  if (line.find(kHandshakeWords) != std::string_view::npos) return kHandshake;
+  for (const WordedError& worded : kWorded) {
+    if (line.find(worded.words) != std::string_view::npos) return worded.number;
+  }
   constexpr std::string_view kRequest = "completed with error. RC: ";
   if (const size_t at = line.find(kRequest); at != std::string_view::npos) {
     if (IsOfAnotherProvider(TextAfter(line.substr(at), "Error: ", ")"))) {

@@ -96,6 +96,19 @@ TEST(EfaError, LibfabricsOwnLines) {
       4096);
 }
 
+TEST(EfaError, WordsCountBeforeANumberThatVersionsCountDifferently) {
+  const auto number = [](std::string_view words, int said) {
+    const auto request = ReadFailedRequest(
+        Concat("libfabric:7:1708520807::efa:cq:efa_rdm_txe_handle_error():771<warn> err: 113, "
+               "message: Unresponsive receiver (",
+               words, ") My EFA addr: fi_addr_efa://[fe80::13]:0:1072 (", said, ")"));
+    return request ? request->number : -1;
+  };
+  EXPECT_EQ(number("connection previously acknowledged by receiver", 4106), 4124);
+  EXPECT_EQ(number("reachable by EFA device but handshake failed", 4107), 4126);
+  EXPECT_EQ(number("words that nobody knows", 13), 13);
+}
+
 TEST(EfaError, WhatTheProviderWritesBeforeItAborts) {
   const auto number = [](std::string_view line) {
     const auto request = ReadFailedRequest(line);
