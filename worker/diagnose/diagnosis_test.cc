@@ -665,6 +665,81 @@ TEST(Diagnosis, AnExceptionThatARecordTellsOfCountsWhereNothingFollows) {
               ElementsAre("warning file-missing 0:1"));
 }
 
+TEST(Diagnosis, AnExceptionThatIsToldByItsReprIsTheSame) {
+  const std::string line =
+      "loader gave up: FileNotFoundError(2, 'No such file or directory') in shard 7\n";
+  EXPECT_THAT(Summary(ExplainTexts({line})), ElementsAre("first file-missing 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({line + "step 1 loss 2\n"})),
+              ElementsAre("warning file-missing 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({"retrying after PermissionError(13, 'Permission denied')\n"})),
+              IsEmpty());
+  // Nor does one say anything that no row knows.
+  EXPECT_THAT(Summary(ExplainTexts({"it was KeyError('x')\n"})), IsEmpty());
+}
+
+TEST(Diagnosis, WhatMakesAnObjectOfTheConfigurationPassesOnWhatThatRaised) {
+  const auto first = [](std::string_view raised) {
+    return Summary(ExplainTexts({Concat("Traceback (most recent call last):\n  File \"/app/t.py\", "
+                                        "line 3, in main\nhydra.errors.InstantiationException: "
+                                        "Error in call to target 'net.Net':\n",
+                                        raised, "\nfull_key: model\n")}))
+        .front();
+  };
+  EXPECT_EQ(first("PermissionError(13, 'Permission denied')"), "first permission-denied 0:3");
+  EXPECT_EQ(first("ValueError('hidden isn\\'t a multiple of heads')"),
+            "first configuration-invalid 0:3");
+  EXPECT_EQ(first("RuntimeError('mat1 and mat2 differ')"), "first python-exception 0:3");
+}
+
+TEST(Diagnosis, TheKernelRaisesNoExceptions) {
+  const std::string lost =
+      "[512.100211] LustreError: 11-0: ost-osc: operation ost_read to node 10.0.8.2@tcp failed: "
+      "rc = -107\n";
+  EXPECT_EQ(Summary(ExplainTexts({lost + "[512.200211] LustreError: 167-0: ost-osc: This client "
+                                         "was evicted by ost; in progress operations using this "
+                                         "service will fail.\n"}))
+                .front(),
+            "first storage-failed 0:2");
+}
+
+TEST(Diagnosis, TheRankThatHorovodMissesIsNamedAndItsShutdownIsNoCause) {
+  const std::string warned =
+      "[1,0]<stderr>:[2026-11-08 03:11:11.4: W /h/stall_inspector.cc:107] One or more tensors were "
+      "submitted to be reduced by subset of ranks and are waiting for remainder of ranks for more "
+      "than 60 seconds.\n[1,0]<stderr>:Missing ranks:\n[1,0]<stderr>:";
+  const std::string ended =
+      "[1,0]<stderr>:[2026-11-08 03:21:12.0: E /h/stall_inspector.cc:98] One or more rank (marked "
+      "by \"Missing ranks\") is/are stalled for more than 600 seconds. Will shutdown.\n";
+  const std::string shutdown =
+      "[1,1]<stderr>:Traceback (most recent call last):\n"
+      "[1,1]<stderr>:  File \"t.py\", line 3, in step\n"
+      "[1,1]<stderr>:horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. "
+      "This was caused by an exception on one of the ranks or an attempt to allreduce.\n";
+  EXPECT_EQ(Summary(ExplainTexts({warned + "2: [grad.0]\n" + warned + "3: [grad.7 ...]\n" + ended +
+                                  shutdown}))
+                .front(),
+            "first collective-timeout rank 3 0:1");
+  EXPECT_EQ(Summary(ExplainTexts({warned + "2: [grad.0]\n" + shutdown})).front(),
+            "first collective-timeout rank 2 0:1");
+  EXPECT_THAT(Summary(ExplainTexts({warned + "2: [grad.0]\n[1,0]<stdout>:step 4 loss 2\n"})),
+              ElementsAre("warning collective-timeout rank 2 0:1"));
+  const std::string raised =
+      "[1,2]<stderr>:Traceback (most recent call last):\n"
+      "[1,2]<stderr>:  File \"t.py\", line 30, in step\n"
+      "[1,2]<stderr>:KeyError: 'labels'\n";
+  EXPECT_EQ(Summary(ExplainTexts({shutdown + raised})).front(),
+            "first python-exception rank 2 0:6");
+}
+
+TEST(Diagnosis, WhatRayTriesAgainIsSurvivedByOneStep) {
+  const std::string died =
+      "(raylet) A worker died or was killed while executing a task by an unexpected system error. "
+      "Worker exit type: SYSTEM_ERROR. The task will be retried.\n";
+  EXPECT_THAT(Summary(ExplainTexts({died + "(W pid=7) step 1 loss 2\n"})),
+              ElementsAre("warning process-ended 0:1"));
+  EXPECT_THAT(Summary(ExplainTexts({died})), ElementsAre("first process-ended 0:1"));
+}
+
 TEST(Diagnosis, EventsInYamlAreOfTheirObjects) {
   const auto event = [](std::string_view name, std::string_view reason, std::string_view message) {
     return Concat("- apiVersion: v1\n  involvedObject:\n    kind: Pod\n    name: ", name,

@@ -18,6 +18,14 @@ constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
 constexpr int64_t kStepsOfAnotherStory = 10;
 
+// Whether Ray's process that looks after a node wrote it, or one that controls ranks.
+bool IsOfRaysOwn(std::string_view text) {
+  constexpr size_t kPrefix = 64;
+  const std::string_view begin = text.substr(0, kPrefix);
+  return begin.find("(raylet") != begin.npos || begin.find("(TrainController ") != begin.npos ||
+         begin.find(".WorkerGroupError: ") != begin.npos;
+}
+
 bool IsOrigin(const Observation& seen) {
   return !seen.is_result && CauseOf(seen.cause).role == Role::kOrigin;
 }
@@ -233,7 +241,8 @@ std::optional<int> LogReader::WriterOf(const Observation& observation) const {
   const auto named = directory_.Find(observation.text);
   if (named) return named;
   // NCCL's line of a process that isn't the one whose rank is known.
-  const bool another = !NcclProcessOf(observation.text).empty() && directory_.KnowsProcesses();
+  const bool another = (!NcclProcessOf(observation.text).empty() && directory_.KnowsProcesses()) ||
+                       IsOfRaysOwn(observation.text);
   // A launcher's word on another process than the one that noticed its end.
   // Nor what else went wrong while this rank waited.
   const bool noticed = absl::c_any_of(facts_.observations, [&](const Observation& seen) {

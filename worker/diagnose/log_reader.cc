@@ -63,6 +63,33 @@ bool IsSummarysHeading(std::string_view body) {
   return ConsumePrefix(&body, "[") && LeadingNumber(body) && StripBlanks(body).ends_with("]:");
 }
 
+// What an exception shows that a line tells of by its repr: perhaps one that was caught.
+std::optional<Observation> ShownByRepr(std::string_view text) {
+  constexpr size_t kLongest = 2000;
+  text = text.substr(0, kLongest);
+  if (text.find("Error(") == text.npos && text.find("Exception(") == text.npos) {
+    return std::nullopt;
+  }
+  const std::string printed = WithReprsPrinted(text);
+  if (printed.empty() || SaysThatItGoesOn(text)) return std::nullopt;
+  const std::string_view raised = ExceptionIn(printed);
+  std::optional<Observation> shown =
+      raised.empty() ? std::nullopt : ShownBy(raised, TextKind::kException);
+  if (shown) shown->is_weak = true;
+  return shown;
+}
+
+// The rank whose "[Rank 3 Error Snippet]:" Ray passes on, if it is one.
+std::optional<int> RankOfSnippet(std::string_view text) {
+  constexpr std::string_view kWord = " Error Snippet]";
+  const size_t end = text.find(kWord);
+  const size_t begin = end == text.npos ? end : text.rfind("[Rank ", end);
+  if (begin == text.npos || text.find(kWord, end + 1) != text.npos) return std::nullopt;
+  const auto rank = NumberAfter(text.substr(begin), "[Rank ");
+  return rank && *rank >= 0 && *rank <= kMaxRank ? std::optional(static_cast<int>(*rank))
+                                                 : std::nullopt;
+}
+
 bool SameSource(const Observation& a, const Observation& b) {
   return a.cause == b.cause && a.efa_error == b.efa_error && a.rank == b.rank &&
          a.is_quoted == b.is_quoted && (a.host == b.host || a.host.empty() || b.host.empty());
@@ -330,6 +357,9 @@ void LogReader::AddLine(const Line& line) {
     if (!raised.empty()) observation = ShownBy(raised, TextKind::kException);
     if (observation) observation->is_weak = true;
   }
+  if (!observation && !line.is_event && line.Kind() == TextKind::kMessage) {
+    observation = ShownByRepr(line.text);
+  }
   // A shell's whole word on it.
   if (!observation && StripBlanks(line.head.body) == "Killed") {
     observation = Observation{.cause = CauseId::kKilled, .is_result = true};
@@ -339,6 +369,11 @@ void LogReader::AddLine(const Line& line) {
       at_work_[*line.head.rank] = line.number;
     }
     return;
+  }
+  // Ray's word on a task's end, after which it goes on.
+  if (line.text.find("ask will be retried") != line.text.npos) {
+    observation->is_weak = true;
+    observation->is_result = false;
   }
   // Who has trained together could log in; now something there is gone.
   const bool was_there = line.text.find("exit code 255") != line.text.npos;
@@ -400,6 +435,11 @@ bool LogReader::ReadTraceback(const Line& line) {
   }
   if (!line.head.pod.empty()) process.host = Printable(line.head.pod, kMaxName);
   const std::string_view body = line.head.body;
+  // "LustreError: 11-0: ..." is no exception: the kernel raises none.
+  if (!process.reader.MindsWhatStandsApart() && body.find("Error: ") != body.npos &&
+      IsOfKernel(line.text)) {
+    return false;
+  }
   const auto stands_apart = [&] {
     if (line.is_event || line.is_status || in_summary_ ||
         (line.time.has_value() && body == line.text) || line.head.severity != Severity::kUnsaid ||
@@ -523,6 +563,10 @@ void LogReader::AddRaised(const Raised& raised, const Process& process) {
     observation->rank = static_cast<int>(*one);
     observation->rank_is_index = false;
     observation->host.clear();
+  }
+  if (const std::optional<int> snippet = RankOfSnippet(raised.text)) {
+    observation->rank = snippet;
+    observation->rank_is_index = false;
   }
   observation->is_result = observation->is_result || IsToldByLauncher(*observation);
   // After all that has a time.

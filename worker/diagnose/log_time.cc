@@ -240,6 +240,21 @@ std::optional<LineTime> TimeOf(std::string_view line) {
   return DescribeTime(line);
 }
 
+bool IsOfKernel(std::string_view line) {
+  line = line.substr(0, kPrefix);
+  if (KernelTime(line) || line.find(" kernel: ") != line.npos) return true;
+  constexpr size_t kMicroseconds = 6;
+  for (size_t at = line.find('['); at != line.npos; at = line.find('[', at + 1)) {
+    std::string_view rest = line.substr(at + 1);
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    const size_t seconds = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    rest.remove_prefix(seconds);
+    if (seconds == 0 || !TakeChar(&rest, ".")) continue;
+    if (Take(&rest, kMicroseconds) && rest.starts_with("] ")) return true;
+  }
+  return false;
+}
+
 absl::Time WithYearNear(absl::Time time, absl::Time near) {
   const absl::CivilSecond civil = absl::ToCivilSecond(time, absl::UTCTimeZone());
   const absl::Duration fraction = time - absl::FromCivil(civil, absl::UTCTimeZone());

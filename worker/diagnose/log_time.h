@@ -22,6 +22,10 @@ struct LineTime {
 //   Finished:     Thu, 01 Jan 2026 12:08:33 +0000 (kubectl describe, the end of a container)
 std::optional<LineTime> TimeOf(std::string_view line);
 
+// Whether the kernel wrote this record: it has its name after the time, or the seconds since the
+// kernel began, as dmesg writes them.
+bool IsOfKernel(std::string_view line);
+
 // The length of a time that `text` begins with and of what sets it off, 0 if there is none:
 // "2026-03-02 10:41:17,123 ", "[10:41:17] ", "03-02 10:41:17.5 - ", "May 27 15:02:40.123456 ",
 // "Thu 2026-05-07 15:02:40 UTC ".

@@ -36,6 +36,17 @@ TEST(LogTime, TimesOfAllWhoWriteIntoAWorkersLog) {
   EXPECT_EQ(Time("      Finished:     Thu, 01 Jan 2026 21:08:33 +0900"), "2026-01-01 12:08:33");
 }
 
+TEST(LogTime, TheKernelsRecordsAreTold) {
+  for (const char* record :
+       {"[5120221.100211] LustreError: x", "[   12.100211] x", "[Thu Jan  1 12:08:32 2026] x",
+        "Jan  1 12:08:32 node-0 kernel: x", "node-0 | [5120221.100211] x"}) {
+    EXPECT_TRUE(IsOfKernel(record)) << record;
+  }
+  for (const char* other : {"", "[", "[12.5] x", "[12.100211]", "[.100211] x", "[1.1002113] x"}) {
+    EXPECT_FALSE(IsOfKernel(other)) << other;
+  }
+}
+
 TEST(LogTime, WhatIsNoTimeIsNone) {
   EXPECT_EQ(Time("node-0:194:712 [0] NCCL INFO transport.cc:198 -> 6"), "");
   EXPECT_EQ(Time("Epoch 12:08:32 of 2026-13-01 12:08:32"), "");

@@ -240,6 +240,12 @@ std::optional<Observation> ShownBy(const Raised& raised) {
   const Doing doing = raised.WhatItDid();
   const auto shown_by = [&](std::string_view text) {
     std::optional<Observation> seen = ShownBy(text, TextKind::kException, doing);
+    // What another exception was handed, perhaps as what Python's repr makes of it.
+    if (!seen || !SaysWhy(*seen)) {
+      const std::string printed = WithReprsPrinted(text);
+      auto told = printed.empty() ? std::nullopt : ShownBy(printed, TextKind::kException, doing);
+      if (told && SaysWhy(*told)) seen = std::move(told);
+    }
     // Of a server that is no rank.
     const bool of_server = raised.asked_server && seen && IsOfPeers(CauseOf(seen->cause));
     return of_server ? std::nullopt : seen;

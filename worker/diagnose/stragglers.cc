@@ -44,7 +44,27 @@ std::set<int> RanksBefore(std::string_view text) {
 
 }  // namespace
 
+// One report of Horovod's on who is waited for follows another; the last one counts.
+bool CollectiveProgress::ReadStalled(std::string_view line) {
+  if (line.ends_with("Missing ranks:")) {
+    in_stalled_ = true;
+    stalled_.clear();
+    return true;
+  }
+  if (!in_stalled_) return false;
+  // "[1,0]<stderr>:3: [DistributedAdam_Allreduce/..."
+  const size_t end = line.find(": [");
+  const size_t before = end == line.npos ? line.npos : line.substr(0, end).find_last_of(" :");
+  const auto rank = end == line.npos
+                        ? std::nullopt
+                        : LeadingNumber(line.substr(before == line.npos ? 0 : before + 1));
+  in_stalled_ = rank && *rank >= 0 && *rank <= kLargestRankRead;
+  if (in_stalled_ && stalled_.size() < kMaxRanksKept) stalled_.insert(static_cast<int>(*rank));
+  return in_stalled_;
+}
+
 void CollectiveProgress::Read(std::string_view line) {
+  if (ReadStalled(line)) return;
   if (const size_t at = line.find(" failed to pass monitoredBarrier"); at != line.npos) {
     if (missed_.size() < kMaxRanksKept) missed_.merge(RanksBefore(line.substr(0, at)));
     return;
@@ -78,14 +98,15 @@ void CollectiveProgress::Merge(const CollectiveProgress& other) {
     enqueued_[group].insert(ranks.begin(), ranks.end());
   }
   missed_.insert(other.missed_.begin(), other.missed_.end());
+  stalled_.insert(other.stalled_.begin(), other.stalled_.end());
   went_on_.insert(other.went_on_.begin(), other.went_on_.end());
   for (const auto& [rank, by] : other.differ_) differ_[rank].insert(by.begin(), by.end());
 }
 
 CollectiveProgress::Behind CollectiveProgress::Stragglers() const {
-  if (!missed_.empty()) {
+  if (const std::set<int>& missed = missed_.empty() ? stalled_ : missed_; !missed.empty()) {
     Behind behind;
-    for (const int rank : missed_) {
+    for (const int rank : missed) {
       if (behind.ranks.size() < kMaxNamed) behind.ranks.push_back(rank);
     }
     behind.detail =

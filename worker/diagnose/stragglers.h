@@ -18,7 +18,8 @@ class CollectiveProgress {
   // Reads "[PG ID 1 PG GUID 1 Rank 0] ... last enqueued work: 7755, last completed work: 7752",
   // "Ranks 1, 3 failed to pass monitoredBarrier", "ranks [3] are the lagging ranks",
   // "[3] finished collective #7, but didn't join collective #8", and "Rank 1 is running collective:
-  // ..., but Rank 3 is running ..."; other lines say nothing.
+  // ..., but Rank 3 is running ...", and Horovod's list of "Missing ranks:"; other lines say
+  // nothing.
   void Read(std::string_view line);
 
   // This rank was seen at work after others had given up waiting.
@@ -41,8 +42,12 @@ class CollectiveProgress {
   static constexpr size_t kMaxNamed = 8;
 
  private:
+  bool ReadStalled(std::string_view line);
+
   std::map<std::string, std::map<int, int64_t>> enqueued_;  // by group, by rank
   std::set<int> missed_;                                    // a barrier
+  std::set<int> stalled_;                                   // by Horovod's last report
+  bool in_stalled_ = false;                                 // it is being read
   std::set<int> went_on_;
   std::map<int, std::set<int>> differ_;  // a rank, and those who found that it differs
   size_t size_ = 0;

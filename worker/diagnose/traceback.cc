@@ -249,6 +249,42 @@ std::string_view ExceptionIn(std::string_view record) {
   return {};
 }
 
+std::string WithReprsPrinted(std::string_view text) {
+  std::string printed;
+  size_t from = 0;
+  for (size_t open = text.find('('); open != text.npos; open = text.find('(', open + 1)) {
+    size_t begin = open;
+    while (begin > from && (absl::ascii_isalnum(static_cast<unsigned char>(text[begin - 1])) ||
+                            text[begin - 1] == '_' || text[begin - 1] == '.')) {
+      --begin;
+    }
+    if (!IsExceptionName(text.substr(begin, open - begin))) continue;
+    std::string_view rest = text.substr(open + 1);
+    std::string number;
+    if (const size_t comma = rest.find(", "); !rest.empty() && IsDigit(rest[0])) {
+      if (comma == rest.npos || !LeadingNumber(rest) ||
+          rest.find_first_not_of("0123456789") != comma) {
+        continue;
+      }
+      number = Concat("[Errno ", rest.substr(0, comma), "] ");
+      rest.remove_prefix(comma + 2);
+    }
+    if (rest.empty() || (rest[0] != '\'' && rest[0] != '"')) continue;
+    const char quote = rest[0];
+    size_t close = rest.find(quote, 1);
+    while (close != rest.npos && rest[close - 1] == '\\') close = rest.find(quote, close + 1);
+    if (close == rest.npos) continue;
+    const size_t end = rest.find(')', close);
+    if (end == rest.npos) continue;
+    Append(&printed, text.substr(from, open - from), ": ", number, rest.substr(1, close - 1),
+           rest.substr(close + 1, end - close - 1));
+    from = text.size() - rest.size() + end + 1;
+    open = from - 1;
+  }
+  if (from > 0) printed.append(text.substr(from));
+  return printed;
+}
+
 std::string_view Raised::Headline() const {
   return StripBlanks(std::string_view(text).substr(0, text.find('\n')));
 }

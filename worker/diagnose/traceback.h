@@ -59,6 +59,10 @@ struct Raised {
 // {"msg":"OSError: x"}; empty if it tells of none.
 std::string_view ExceptionIn(std::string_view record);
 
+// A text with what Python's repr makes of exceptions as they are printed: "OSError: [Errno 5] x" of
+// "OSError(5, 'x')", "KeyError: x" of "KeyError('x')". Empty if it holds none.
+std::string WithReprsPrinted(std::string_view text);
+
 // Knows Python's form and rich's boxes, chains of exceptions, the tracebacks that DataLoader's
 // workers and spawned processes hand on inside of an exception's message, and exceptions that are
 // printed without frames. What Python ignores ("Exception ignored in ...") is none.

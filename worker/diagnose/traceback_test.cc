@@ -408,6 +408,22 @@ TEST(Traceback, ARecordMayTellOfAnException) {
   EXPECT_EQ(ExceptionIn("ERROR train: it failed"), "");
 }
 
+TEST(Traceback, WhatPythonsReprMakesOfAnExceptionIsPrinted) {
+  EXPECT_EQ(WithReprsPrinted("it failed: FileNotFoundError(2, 'No such file or directory')"),
+            "it failed: FileNotFoundError: [Errno 2] No such file or directory");
+  EXPECT_EQ(WithReprsPrinted(R"(a.b.ReadError("it's gone"), KeyError('x') and more)"),
+            "a.b.ReadError: it's gone, KeyError: x and more");
+  EXPECT_EQ(WithReprsPrinted("OSError(5, 'Input/output error', '/data/a')"),
+            "OSError: [Errno 5] Input/output error, '/data/a'");
+  EXPECT_EQ(WithReprsPrinted(R"(ValueError('it\'s (odd)') x)"), R"(ValueError: it\'s (odd) x)");
+  for (const char* other :
+       {"", "(", "OSError(", "OSError()", "OSError(5", "OSError(5, ", "OSError(5, x)", "OSError('x",
+        "OSError('x'", "OSError('x\\'", "RayTaskError(ValueError): x", "load('x')", "Error('x')",
+        "OSError(5x, 'y')"}) {
+    EXPECT_EQ(WithReprsPrinted(other), "") << other;
+  }
+}
+
 TEST(Traceback, BlanksMayHaveBeenLost) {
   const auto raised = Read(R"(Traceback (most recent call last):
 File "/app/run.py", line 3, in save_checkpoint
