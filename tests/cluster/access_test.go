@@ -411,11 +411,11 @@ spec: {schedulerName: %s, containers: [{name: main, image: train}]}
 	a.part("Muster changes of its APIService what makes it known, and nothing else", func(c *Case) {
 		twice := base64.StdEncoding.EncodeToString(append(a.bundle(), a.bundle()...))
 		for patch, refused := range map[string]string{
-			`{"spec":{"service":{"name":"mine"}}}`:    "spec: Muster's account",
-			`{"spec":{"insecureSkipTLSVerify":true}}`: "spec: Muster's account",
-			`{"spec":{"groupPriorityMinimum":20000}}`: "spec: Muster's account",
-			`{"metadata":{"annotations":{"a":"b"}}}`:  "metadata: Muster's account",
-			`{"spec":{"caBundle":"` + twice + `"}}`:   "",
+			`{"spec":{"service":{"name":"mine"}}}`:                    "spec: Muster's account",
+			`{"spec":{"insecureSkipTLSVerify":true,"caBundle":null}}`: "spec: Muster's account",
+			`{"spec":{"groupPriorityMinimum":20000}}`:                 "spec: Muster's account",
+			`{"metadata":{"annotations":{"a":"b"}}}`:                  "metadata: Muster's account",
+			`{"spec":{"caBundle":"` + twice + `"}}`:                   "",
 		} {
 			attempt{"patch apiservice/v1beta1.visibility.muster.dev --type=merge --patch '" + patch + "'", refused}.run(c.T, shared.KubectlAsMuster)
 		}
