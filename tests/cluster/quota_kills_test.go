@@ -262,7 +262,9 @@ func (l *lateWrite) decideOtherwise(step string) (undo func(), err error) {
 	if err := l.createJobOf("urgent", l.PriorityClass(1000)); err != nil {
 		return nil, err
 	}
-	l.setActive(step == "eviction" || step == "end")
+	// A pod that is evicted is made anew, and would stand behind b, who had come already.
+	behind := l.shape.goesWithPods && l.other != nil
+	l.setActive(step == "eviction" || step == "end" || behind)
 	// Whether it is its turn depends on what the former has done.
 	_ = shared.Timeline.Await(5*time.Second, func(state *timeline.State) string {
 		if l.account(state.Workloads, state.Pods).hold["urgent"].String() == "{}" {
