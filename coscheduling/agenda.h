@@ -25,6 +25,7 @@ class Agenda {
 
   // Something that the gang's decisions depend on has changed.
   void Note(GangId gang) { noted_.insert(gang); }
+  bool HasNoted(GangId gang) const { return noted_.contains(gang); }
   // Only what is shown of it may have changed.
   void Show(GangId gang) { shown_.insert(gang); }
   // The gang is looked at once it is `time`. Of several times the earliest counts, until the gang

@@ -2,6 +2,8 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "muster/v1/admission.pb.h"
@@ -120,14 +122,16 @@ std::string OpenApiJson() {
                                "GangEvent, the others as the whole list.");
   json limit = Parameter("limit", "query", "integer", "Gangs at most; others come by `continue`.");
   limit["schema"]["minimum"] = 1;
+  limit["schema"]["maximum"] = std::numeric_limits<int32_t>::max();
+  json from = Parameter("continue", "query", "string",
+                        "`continue` of the answer before: the gangs after it.");
+  from["schema"]["pattern"] = "^(group|pod)/[^/]+/[^/]+$";
   schemas.Of(*v1::GangEvent::descriptor());
   json paths;
   paths["/v1/gangs"] =
       Operation("All gangs", schemas.Of(*v1::ListGangsResponse::descriptor()),
                 {Parameter("namespace", "query", "string", "Only gangs of this namespace."), limit,
-                 Parameter("continue", "query", "string",
-                           "`continue` of the answer before: the gangs after it."),
-                 watch});
+                 from, watch});
   paths["/v1/gangs/{namespace}/{name}"] =
       Operation("One gang", schemas.Of(*v1::Gang::descriptor()),
                 {Parameter("namespace", "path", "string", "Namespace of the PodGroup or pod."),

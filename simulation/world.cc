@@ -322,6 +322,11 @@ struct World::State : kube::simulators::ExtenderClient {
     engine->AdvanceTo(now);
     for (Feed& feed : feeds) moved |= feed.Read(now);
     moved |= Arrive();
+    // As the service does at any time: not only once a step has looked at what was observed.
+    if (moved) {
+      std::vector<v1::Queue> queues;
+      engine->DescribeQueues(&queues);
+    }
     coscheduling::StepOutput out = engine->Step(now);
     for (auto& [uid, answer] : out.filter_answers) {
       if (answer) {

@@ -38,17 +38,11 @@ v1::MemberState MemberStateOf(const kube::Pod& pod, bool gated) {
   return pod.scheduled_reason == "Unschedulable" ? v1::SIGNALLED : v1::GATED;
 }
 
-void SetReason(const Reason& reason, v1::Reason* out) {
-  out->set_code(reason.code);
-  out->set_message(reason.message);
-  out->set_fix(reason.fix);
-}
-
 void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
   constexpr int kShown = 50;
   out->set_verdict(
       static_cast<v1::Feasibility::Verdict>(static_cast<int>(feasibility.verdict) + 1));
-  if (feasibility.refusal) SetReason(ReasonFor(*feasibility.refusal), out->mutable_reason());
+  if (feasibility.refusal) Set(ReasonFor(*feasibility.refusal), out->mutable_reason());
   out->set_asked(feasibility.asked);
   out->set_held_by_nodes(feasibility.held);
   for (const cluster::PoolFinding& finding : feasibility.pools) {
@@ -57,10 +51,7 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
     item->set_node_pool(finding.pool);
     item->set_pods(finding.pods);
     if (!finding.refusal) continue;
-    const Reason reason = ReasonFor(*finding.refusal);
-    item->set_code(reason.code);
-    item->set_message(reason.message);
-    item->set_fix(reason.fix);
+    Set(ReasonFor(*finding.refusal), item);
   }
 }
 
@@ -139,7 +130,7 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
   out->set_uid(is_job ? gang.derived->owner.uid : gang.uid());
   out->set_kind(is_job ? gang.derived->owner.kind : gang.key.is_pod ? "Pod" : "PodGroup");
   out->set_state(gang.state);
-  SetReason(ReasonOf(gang), out->mutable_reason());
+  Set(ReasonOf(gang), out->mutable_reason());
   SetTime(gang.state_since, out->mutable_state_since());
   out->set_min_member(gang.facts.min_member);
   out->set_priority(gang.priority);

@@ -112,10 +112,9 @@ void QueueReport::DescribeQueues(std::vector<v1::Queue>* queues) const {
       pending->set_namespace_(gang->key.name_space);
       pending->set_name(gang->key.name);
       pending->set_priority(gang->priority);
-      const Reason reason = gangs_.QuotaReason(*gang);
-      pending->mutable_reason()->set_code(reason.code);
-      pending->mutable_reason()->set_message(reason.message);
-      pending->mutable_reason()->set_fix(reason.fix);
+      // Of what is known of one that is to be looked at again some may be gone.
+      const bool looked = !agenda_->HasNoted(gang->id);
+      Set(looked ? gangs_.QuotaReason(*gang) : gangs_.ReasonOf(*gang), pending->mutable_reason());
     }
   }
   for (const quota::QueueStatus& status : quotas.LocalQueues(0)) {

@@ -56,6 +56,13 @@ struct ReportSources {
   const JobStarts& job_starts;
 };
 
+// Into a message that has all of it.
+void Set(const Reason& reason, auto* out) {
+  out->set_code(reason.code);
+  out->set_message(reason.message);
+  out->set_fix(reason.fix);
+}
+
 class Report {
  public:
   Report(const ReportSources& sources, Agenda* agenda, Outbox* outbox)
