@@ -125,7 +125,7 @@ std::string OpenApiJson() {
   limit["schema"]["maximum"] = std::numeric_limits<int32_t>::max();
   json from = Parameter("continue", "query", "string",
                         "`continue` of the answer before: the gangs after it.");
-  from["schema"]["pattern"] = "^(group|pod)/[^/]+/[^/]+$";
+  from["schema"]["pattern"] = "^((group|pod)/[^/]+/[^/]+)?$";
   schemas.Of(*v1::GangEvent::descriptor());
   json paths;
   paths["/v1/gangs"] =

@@ -138,10 +138,12 @@ absl::StatusOr<GangPage> PageIn(const http::Request& request, bool watch) {
   if (watch && (limit != nullptr || from != nullptr)) {
     return absl::InvalidArgumentError("a watch has no pages: limit and continue are for lists");
   }
-  if (limit != nullptr && (!absl::SimpleAtoi(*limit, &page.limit) || page.limit == 0)) {
+  int32_t most = 0;
+  if (limit != nullptr && (!absl::SimpleAtoi(*limit, &most) || most <= 0)) {
     return absl::InvalidArgumentError(
-        fmt::format("limit: want a whole number above 0, got \"{}\"", *limit));
+        fmt::format("limit: want a whole number from 1 to 2147483647, got \"{}\"", *limit));
   }
+  page.limit = static_cast<size_t>(most);
   if (from != nullptr) page.from = *from;
   if (absl::Status status = Check(page); !status.ok()) return status;
   return page;
