@@ -5,8 +5,6 @@
 # to the tests of extender/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
-folder=${XDG_CACHE_HOME:-$HOME/.cache}/muster/schemathesis-4.32.5
 lab=${1:-build/muster-lab}
 
 wheels='
@@ -38,13 +36,7 @@ typing-extensions==4.16.0 --hash=sha256:481caa481374e813c1b176ada14e97f1f67a4539
 urllib3==2.8.0 --hash=sha256:0cf3cae568d36aa9576b28dfb35f11328f1cb974ca7647d9475ebb86c75ac6e3
 werkzeug==3.1.9 --hash=sha256:6392e50c78460ba618e5b21f08a71f59c99ce99cdc6cf6e3dd7e6ccca8754fab'
 
-if [[ ! -e $folder ]]; then
-  rm -rf "$folder.part"
-  /usr/bin/python3 -m pip install --no-deps --require-hashes --only-binary :all: \
-    --target "$folder.part" --disable-pip-version-check --root-user-action ignore --quiet \
-    --requirement <(printf '%s\n' "$wheels") >&2
-  mv "$folder.part" "$folder"
-fi
+folder=$(tests/wheels.sh schemathesis-4.32.5 <<<"$wheels")
 
 work=$(mktemp -d)
 "$lab" demo --keep --speed 6 >"$work/demo.log" 2>&1 &

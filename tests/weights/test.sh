@@ -3,8 +3,6 @@
 # and the pinned transformers, which is the last one that runs on it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
-folder=${XDG_CACHE_HOME:-$HOME/.cache}/muster/transformers-4.44.2
 
 wheels='
 certifi==2026.10.19.post1 --hash=sha256:1324c476b4811eff41a8bc2122cd0bbd4d9c7234c725446d99ab1612b3a7fdd2
@@ -24,13 +22,6 @@ transformers==4.44.2 --hash=sha256:1c02c65e7bfa5e52a634aff3da52138b583fc6f263c1f
 typing-extensions==4.16.0 --hash=sha256:481caa481374e813c1b176ada14e97f1f67a4539ce9cfeb3f350d78d6370c2e8
 urllib3==2.8.0 --hash=sha256:0cf3cae568d36aa9576b28dfb35f11328f1cb974ca7647d9475ebb86c75ac6e3'
 
-if [[ ! -e $folder ]]; then
-  rm -rf "$folder.part"
-  # Debian's Python, whose PyTorch it is.
-  /usr/bin/python3 -m pip install --no-deps --require-hashes --only-binary :all: \
-    --target "$folder.part" --disable-pip-version-check --root-user-action ignore --quiet \
-    --requirement <(printf '%s\n' "$wheels") >&2
-  mv "$folder.part" "$folder"
-fi
+folder=$(tests/wheels.sh transformers-4.44.2 <<<"$wheels")
 PYTHONPATH=$folder HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error CUDA_VISIBLE_DEVICES='' \
   exec /usr/bin/python3 tests/weights/round_trip.py "${1:-build/muster-worker}"
