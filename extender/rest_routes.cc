@@ -20,11 +20,6 @@
 namespace muster::extender {
 namespace {
 
-// One piece of a stream holds about this much, so that many changes share a write.
-constexpr size_t kPieceBytes = 64 << 10;
-// A watch is told no more often than this, and all that changed meanwhile at once: what thousands
-// of them cost is bounded however much changes.
-constexpr absl::Duration kRest = absl::Milliseconds(250);
 constexpr const char* kLines = "application/x-ndjson";
 
 http::Response Text(int status, std::string text) {
@@ -60,10 +55,10 @@ class GangStream : public http::StreamSource {
       piece.shared.push_back({text, owner});
       size += text.size();
     };
-    while (size < kPieceBytes) {
+    while (size < kWatchPieceBytes) {
       std::optional<GangChange> change = subscription_->Next();
       if (!change) {
-        if (size > 0) piece.rest = kRest;
+        if (size > 0) piece.rest = kWatchRest;
         return piece;
       }
       if (change->deleted) {
@@ -103,7 +98,7 @@ class ListStream : public http::StreamSource {
     const std::shared_ptr<const MessageList> list = subscription_->Next();
     if (!list) return piece;
     piece.shared.push_back({list->Line(), list});
-    piece.rest = kRest;
+    piece.rest = kWatchRest;
     return piece;
   }
 

@@ -403,11 +403,15 @@ std::optional<v1::Queue> FindQueue(const StateStore& store, std::string_view nam
   return std::nullopt;
 }
 
+const std::string& NameOf(const v1::Node& node) {
+  return node.name().empty() ? node.node_claim() : node.name();
+}
+
 std::optional<v1::Node> FindNode(const StateStore& store, std::string_view name) {
   const std::shared_ptr<const MessageList> list = store.List(Listed::kNodes);
   const auto& all = dynamic_cast<const v1::ListNodesResponse&>(list->message());
   for (const v1::Node& node : all.nodes()) {
-    if ((node.name().empty() ? node.node_claim() : node.name()) == name) return node;
+    if (NameOf(node) == name) return node;
   }
   return std::nullopt;
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "coscheduling/engine.h"
 #include "extender/published.h"
 
@@ -69,6 +70,8 @@ class StateStore;
 std::optional<v1::Queue> FindQueue(const StateStore& store, std::string_view name_space,
                                    std::string_view name);
 
+// Its name, or that of its NodeClaim while it has none.
+const std::string& NameOf(const v1::Node& node);
 // As published last, by its name, or by that of its NodeClaim while it has none.
 std::optional<v1::Node> FindNode(const StateStore& store, std::string_view name);
 
@@ -107,6 +110,12 @@ class ListSubscription {
   StateStore* const store_;
   const std::shared_ptr<State> state_;
 };
+
+// How whoever reads a subscription for a stream passes it on: pieces of about so many bytes, so
+// that many changes share a write, and a rest after each, so that what thousands of watches cost is
+// bounded however much changes.
+inline constexpr size_t kWatchPieceBytes = 64 << 10;
+inline constexpr absl::Duration kWatchRest = absl::Milliseconds(250);
 
 class StateStore {
  public:

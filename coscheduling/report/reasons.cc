@@ -225,10 +225,7 @@ Reason Report::FindReason(const Gang& gang) const {
                             from_.quota.UncountedOf(gang).empty() ? "room" : "quota", raised),
                 ""};
       }
-      return {v1::ALL_BOUND,
-              fmt::format("{} of {} members bound{}{}", standing, min, raised,
-                          cluster::BeyondOneText(gang.topology, NodesUnder(gang))),
-              ""};
+      return {v1::ALL_BOUND, fmt::format("{} of {} members bound{}", standing, min, raised), ""};
     }
     case v1::REPAIRING:
       return RepairReason(gang);

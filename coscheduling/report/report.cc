@@ -102,10 +102,13 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
     if (gang.state == v1::BOUND) NoteBindLatency(gang, &part);
   }
   Reason reason = FindReason(gang);
+  const std::vector<const kube::Node*> nodes = NodesUnder(gang);
+  if (reason.code == v1::ALL_BOUND) {
+    reason.message += cluster::BeyondOneText(gang.topology, nodes);
+  }
   if (gang.not_honoured && reason.code != v1::MEMBER_NOT_SUPPORTED) {
     reason.message += "; " + gang.not_honoured->ToString();
   }
-  const std::vector<const kube::Node*> nodes = NodesUnder(gang);
   part.on_reserved =
       std::ranges::any_of(nodes, [](auto* each) { return cluster::IsReserved(*each); });
   reason.message += cluster::BlocksEndText(from_.placeability.pools(), nodes);

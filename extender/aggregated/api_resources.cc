@@ -82,8 +82,7 @@ ApiItems Nodes(const StateStore& store, const std::string&, const std::string& n
   std::shared_ptr<const MessageList> kept;
   ApiItems found;
   for (const v1::Node& node : ListIn<v1::ListNodesResponse>(store, Listed::kNodes, &kept).nodes()) {
-    // Until it registers it has its NodeClaim's.
-    const std::string& called = node.name().empty() ? node.node_claim() : node.name();
+    const std::string& called = NameOf(node);
     if (!IsWanted(called, name)) continue;
     found.items.push_back({.name_space = "",
                            .name = called,

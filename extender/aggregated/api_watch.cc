@@ -9,10 +9,6 @@
 namespace muster::extender {
 namespace {
 
-// As the streams of REST (rest_routes.cc).
-constexpr size_t kPieceBytes = 64 << 10;
-constexpr absl::Duration kRest = absl::Milliseconds(250);
-
 class ApiStream : public http::StreamSource {
  public:
   explicit ApiStream(ApiWatch watch) : watch_(std::move(watch)) {}
@@ -32,10 +28,10 @@ class ApiStream : public http::StreamSource {
       piece.end = true;
       return piece;
     }
-    while (piece.data.size() < kPieceBytes) {
+    while (piece.data.size() < kWatchPieceBytes) {
       const std::optional<GangChange> change = subscription_->Next();
       if (!change) {
-        if (!piece.data.empty()) piece.rest = kRest;
+        if (!piece.data.empty()) piece.rest = kWatchRest;
         return piece;
       }
       piece.data += EventOf(*change);

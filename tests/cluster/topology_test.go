@@ -89,27 +89,29 @@ func (g *Gang) awaitStanding(within time.Duration) {
 	}
 }
 
-// queueOnHosts has a queue of four GPUs, whose flavor names a Topology.
-func (c *Case) queueOnHosts() {
-	c.Helper()
+// gangOnHosts is bound, of a queue of four GPUs whose flavor names a Topology, and its
+// Workload says where it stands.
+func gangOnHosts(t *testing.T, name string) *Gang {
+	t.Helper()
+	c := newQuotaCase(t, name)
+	c.flavorNodes(usage{"nvidia": 4})
 	mustApply(c.T, hostTopology)
 	c.Cleanup(func() { _, _ = shared.Kubectl("delete", "topologies.kueue.x-k8s.io", "--all") })
 	c.ApplyQuota(nominalQuota(usage{"nvidia": 4, "nvidia-efa": 0}), onNodesLabelled, inTopology)
+	g := c.quotaGang("train", 3, 1)
+	g.AwaitBound(20 * time.Second)
+	g.awaitStanding(5 * time.Second)
+	return g
 }
 
 // The Workload of a gang on a flavor with a Topology says on which hosts its pods
 // stand once all do, in the form that the definition has it, and a Muster that is
 // started anew leaves it so.
 func TestAWorkloadSaysWhereItsPodsStand(t *testing.T) {
-	c := newQuotaCase(t, "topology")
-	c.flavorNodes(usage{"nvidia": 4})
-	c.queueOnHosts()
-	g := c.quotaGang("train", 3, 1)
-	g.AwaitBound(20 * time.Second)
-	g.awaitStanding(5 * time.Second)
+	g := gangOnHosts(t, "topology")
 	written := len(g.workloadHistory())
 	shared.Muster.Kill()
-	c.must(shared.Muster.Start(plane.Launch{}))
+	g.must(shared.Muster.Start(plane.Launch{}))
 	g.AwaitAnswer(10*time.Second, func(answer map[string]any) string {
 		if answer["state"] != "BOUND" {
 			return fmt.Sprintf("it is %v", answer["state"])
@@ -129,26 +131,21 @@ func TestAWorkloadSaysWhereItsPodsStand(t *testing.T) {
 // its pods stand, which Muster writes anew when one of them comes to stand elsewhere.
 // This Kueue has no Lease, by which Muster would notice that it runs.
 func TestPeerKueuesWebhookLetsMusterSayWherePodsStand(t *testing.T) {
-	c := newQuotaCase(t, "topology-webhook")
-	c.flavorNodes(usage{"nvidia": 4})
-	c.queueOnHosts()
-	g := c.quotaGang("train", 3, 1)
-	g.AwaitBound(20 * time.Second)
-	g.awaitStanding(5 * time.Second)
-	c.started(shared.StartKueue(plane.Kueue{Frameworks: []string{"batch/job"}}))
+	g := gangOnHosts(t, "topology-webhook")
+	g.started(shared.StartKueue(plane.Kueue{Frameworks: []string{"batch/job"}}))
 	history := g.workloadHistory()
-	_, err := shared.Kubectl("patch", "workload", history[len(history)-1].Object.GetName(), "--namespace="+c.Namespace, "--subresource=status",
+	_, err := shared.Kubectl("patch", "workload", history[len(history)-1].Object.GetName(), "--namespace="+g.Namespace, "--subresource=status",
 		"--type=merge", `--patch={"status":{"admission":{"clusterQueue":"another"}}}`)
-	c.refusedByWebhook("quota of another queue", err)
+	g.refusedByWebhook("quota of another queue", err)
 
-	first, err := shared.Client.CoreV1().Pods(c.Namespace).Get(c.Context(), g.Members[0], metav1.GetOptions{})
-	c.must(err)
+	first, err := shared.Client.CoreV1().Pods(g.Namespace).Get(g.Context(), g.Members[0], metav1.GetOptions{})
+	g.must(err)
 	mustKubectl(t, "cordon", first.Spec.NodeName)
-	mustKubectl(t, "delete", "pod", first.Name, "--namespace="+c.Namespace, "--grace-period=0", "--force")
+	mustKubectl(t, "delete", "pod", first.Name, "--namespace="+g.Namespace, "--grace-period=0", "--force")
 	g.AddMembers(1)
 	g.awaitStanding(30 * time.Second)
-	again, err := shared.Client.CoreV1().Pods(c.Namespace).Get(c.Context(), g.Members[3], metav1.GetOptions{})
-	c.must(err)
+	again, err := shared.Client.CoreV1().Pods(g.Namespace).Get(g.Context(), g.Members[3], metav1.GetOptions{})
+	g.must(err)
 	if again.Spec.NodeName == first.Spec.NodeName {
 		t.Errorf("%s stands on %s, which is cordoned", again.Name, first.Spec.NodeName)
 	}
