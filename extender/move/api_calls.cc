@@ -87,7 +87,8 @@ absl::StatusOr<std::vector<json>> ApiCalls::ListOnce(const std::string& path, co
 
 int OnCluster(const std::string& kubeconfig, std::ostream& err,
               const std::function<int(kube::Transport& transport)>& command) {
-  absl::StatusOr<kube::ClientConfig> cluster = kube::LoadClientConfig(kubeconfig);
+  absl::StatusOr<kube::ClientConfig> cluster =
+      kube::LoadClientConfig(kubeconfig, {.by_person = true});
   if (!cluster.ok()) {
     err << "muster: " << std::string(cluster.status().message()) << "\n";
     return CommandEnd::kFailed;

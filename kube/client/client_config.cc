@@ -32,13 +32,16 @@ std::vector<std::string> SplitPaths(const std::string& list) {
 
 }  // namespace
 
-absl::StatusOr<ClientConfig> LoadClientConfig(const std::string& kubeconfig) {
-  if (!kubeconfig.empty()) return LoadKubeconfig({kubeconfig});
+absl::StatusOr<ClientConfig> LoadClientConfig(const std::string& kubeconfig,
+                                              const KubeconfigUse& use) {
+  if (!kubeconfig.empty()) return LoadKubeconfig({kubeconfig}, use);
   const std::vector<std::string> paths = SplitPaths(Environment("KUBECONFIG"));
-  if (!paths.empty()) return LoadKubeconfig(paths);
-  if (!Environment("KUBERNETES_SERVICE_HOST").empty()) return LoadInClusterConfig();
+  if (!paths.empty()) return LoadKubeconfig(paths, use);
+  if (!Environment("KUBERNETES_SERVICE_HOST").empty() && use.context.empty()) {
+    return LoadInClusterConfig();
+  }
   const std::string fallback = Environment("HOME") + "/.kube/config";
-  if (std::filesystem::exists(fallback)) return LoadKubeconfig({fallback});
+  if (std::filesystem::exists(fallback)) return LoadKubeconfig({fallback}, use);
   return absl::FailedPreconditionError(
       fmt::format("no cluster to talk to: no kubeconfig named, $KUBECONFIG and "
                   "$KUBERNETES_SERVICE_HOST not set, and {} does not exist",

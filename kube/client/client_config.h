@@ -18,14 +18,24 @@ struct ClientConfig {
   std::string ca_pem;           // empty: the system's authorities
   bool insecure = false;        // the server's certificate is not verified
   std::string tls_server_name;  // name to verify instead of the host; empty: the host
-  std::string proxy_url;        // empty: none, whatever the environment says
-  std::string name_space;       // of the context or the pod; "default" if it has none
+  std::string proxy_url;        // empty: none
+  // Without a proxy_url, that of $HTTPS_PROXY, but for $NO_PROXY.
+  bool proxy_of_environment = false;
+  std::string name_space;                    // of the context or the pod; "default" if it has none
   std::shared_ptr<Credentials> credentials;  // never null
 };
 
+struct KubeconfigUse {
+  std::string context = {};  // empty: current-context
+  // By a person's command, as kubectl: a credential plugin may ask him at his terminal, if standard
+  // input is one, and his environment's proxy counts.
+  bool by_person = false;
+};
+
 // In this order: the file named; the files of $KUBECONFIG; the pod this process runs in
-// ($KUBERNETES_SERVICE_HOST); ~/.kube/config.
-absl::StatusOr<ClientConfig> LoadClientConfig(const std::string& kubeconfig);
+// ($KUBERNETES_SERVICE_HOST), unless a context is named; ~/.kube/config.
+absl::StatusOr<ClientConfig> LoadClientConfig(const std::string& kubeconfig,
+                                              const KubeconfigUse& use = {});
 
 // The pod's service account, mounted in `folder`. FailedPrecondition outside a pod.
 absl::StatusOr<ClientConfig> LoadInClusterConfig(

@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 namespace muster::kube {
 namespace {
@@ -27,6 +29,20 @@ class Fixed : public Credentials {
 
  private:
   Identity identity_;
+};
+
+class Fetched : public Credentials {
+ public:
+  Fetched(Identity first, std::shared_ptr<Credentials> others)
+      : first_(std::move(first)), others_(std::move(others)) {}
+  absl::StatusOr<Identity> Fetch() override {
+    if (first_) return *std::exchange(first_, std::nullopt);
+    return others_->Fetch();
+  }
+
+ private:
+  std::optional<Identity> first_;
+  const std::shared_ptr<Credentials> others_;
 };
 
 class Files : public Credentials {
@@ -65,6 +81,10 @@ class Files : public Credentials {
 
 std::unique_ptr<Credentials> FixedCredentials(Identity identity) {
   return std::make_unique<Fixed>(std::move(identity));
+}
+
+std::unique_ptr<Credentials> StartingWith(Identity first, std::shared_ptr<Credentials> others) {
+  return std::make_unique<Fetched>(std::move(first), std::move(others));
 }
 
 std::unique_ptr<Credentials> FileCredentials(CredentialFiles files, Identity fixed,

@@ -32,6 +32,9 @@ class Credentials {
 // Always the same.
 std::unique_ptr<Credentials> FixedCredentials(Identity identity);
 
+// `first`, once, and then what `others` fetches: who logs in before he begins does it once.
+std::unique_ptr<Credentials> StartingWith(Identity first, std::shared_ptr<Credentials> others);
+
 // Parts of an identity that are read from files, which others rotate (kubelet a service account's
 // token, for example): read anew every minute. An empty path takes the part from `fixed`.
 struct CredentialFiles {
@@ -53,6 +56,7 @@ struct ExecPlugin {
   // JSON of spec.cluster for KUBERNETES_EXEC_INFO; empty unless the plugin wants it.
   std::string cluster_json;
   absl::Duration timeout = absl::Seconds(30);
+  bool interactive = false;  // it has this process's standard input and error
 };
 std::unique_ptr<Credentials> ExecCredentials(ExecPlugin plugin, Identity fixed,
                                              std::function<absl::Time()> now);

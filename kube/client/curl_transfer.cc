@@ -162,7 +162,10 @@ CurlTransfer::CurlTransfer(const TransferSettings& settings, OpenSockets& socket
   curl_easy_setopt(easy_, CURLOPT_SOCKOPTFUNCTION, &OnSocket);
   sockets.Attach(easy_);
   curl_easy_setopt(easy_, CURLOPT_PROTOCOLS_STR, "http,https");
-  Set(easy_, CURLOPT_PROXY, settings.config.proxy_url);
+  // Without the option libcurl takes the environment's.
+  if (!settings.config.proxy_url.empty() || !settings.config.proxy_of_environment) {
+    Set(easy_, CURLOPT_PROXY, settings.config.proxy_url);
+  }
   Set(easy_, CURLOPT_USERAGENT, settings.user_agent);
   if (!settings.is_https()) {
     curl_easy_setopt(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));

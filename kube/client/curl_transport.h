@@ -4,7 +4,7 @@
 // https speaks HTTP/2: all requests share one connection and all watches another (more are opened
 // when the server's stream limit is reached), so that neither a flood of events nor a watch
 // connection that hangs holds writes up. http speaks HTTP/1.1 on kept-alive connections. TLS is
-// verified unless the config says insecure; proxies of the environment are not used.
+// verified unless the config says insecure; proxies of the environment are used only if it says so.
 //
 // A dead peer is noticed by TCP keep-alive within about half a minute. One that hangs is not: its
 // kernel still acknowledges. So every request has a timeout, and what times out or is given up on a

@@ -27,6 +27,7 @@ class Exec : public Credentials {
     subprocess.environment = plugin_.environment;
     subprocess.environment.emplace_back("KUBERNETES_EXEC_INFO", ExecInfo());
     subprocess.timeout = plugin_.timeout;
+    subprocess.interactive = plugin_.interactive;
     const auto ran = RunSubprocess(subprocess);
     if (absl::IsNotFound(ran.status()) && !plugin_.install_hint.empty()) {
       return absl::NotFoundError(
@@ -34,8 +35,9 @@ class Exec : public Credentials {
     }
     if (!ran.ok()) return ran.status();
     if (ran->exit_code != 0) {
-      return absl::UnavailableError(fmt::format("credential plugin \"{}\" exited with {}: {}",
-                                                plugin_.command, ran->exit_code, ran->error_text));
+      return absl::UnavailableError(
+          fmt::format("credential plugin \"{}\" exited with {}{}{}", plugin_.command,
+                      ran->exit_code, ran->error_text.empty() ? "" : ": ", ran->error_text));
     }
     return Read(ran->output);
   }
@@ -44,7 +46,7 @@ class Exec : public Credentials {
   std::string ExecInfo() const {
     nlohmann::json info = {{"apiVersion", plugin_.api_version},
                            {"kind", "ExecCredential"},
-                           {"spec", {{"interactive", false}}}};
+                           {"spec", {{"interactive", plugin_.interactive}}}};
     if (!plugin_.cluster_json.empty()) {
       info["spec"]["cluster"] = nlohmann::json::parse(plugin_.cluster_json);
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <simdjson.h>
+#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <array>
@@ -18,6 +19,8 @@ namespace muster::kube {
 namespace {
 
 constexpr size_t kMaxFileBytes = 4 << 20;
+// Who is asked for a code, or logs in with his browser, takes his time.
+constexpr absl::Duration kPatienceWithPeople = absl::Minutes(5);
 
 // What is wrong with a file, on its way out of the reading functions below.
 struct BadConfig {
@@ -152,7 +155,7 @@ std::string ClusterJson(const ClientConfig& config) {
   return cluster.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-ExecPlugin ReadExec(const Entry& exec, const ClientConfig& config) {
+ExecPlugin ReadExec(const Entry& exec, const ClientConfig& config, bool by_person) {
   ExecPlugin plugin;
   plugin.command = Text(exec, "command");
   if (plugin.command.empty()) Reject(exec.where, "command is missing");
@@ -166,9 +169,12 @@ ExecPlugin ReadExec(const Entry& exec, const ClientConfig& config) {
            fmt::format("apiVersion is \"{}\", must be client.authentication.k8s.io/v1 or v1beta1",
                        plugin.api_version));
   }
-  if (Text(exec, "interactiveMode") == "Always") {
-    Reject(exec.where, "interactiveMode is Always, but a service has no terminal");
+  const std::string mode = Text(exec, "interactiveMode");
+  plugin.interactive = by_person && mode != "Never" && isatty(STDIN_FILENO) == 1;
+  if (mode == "Always" && !plugin.interactive) {
+    Reject(exec.where, "interactiveMode is Always, but there is no terminal");
   }
+  if (plugin.interactive) plugin.timeout = kPatienceWithPeople;
   plugin.install_hint = Text(exec, "installHint");
   for (const YAML::Node& argument : exec.value["args"]) {
     if (!argument.IsScalar()) Reject(exec.where, "args has an element that is not a string");
@@ -192,7 +198,8 @@ void RejectUnsupported(const Entry& user) {
   }
 }
 
-std::shared_ptr<Credentials> ReadUser(const Entry& user, const ClientConfig& config) {
+std::shared_ptr<Credentials> ReadUser(const Entry& user, const ClientConfig& config,
+                                      bool by_person) {
   RejectUnsupported(user);
   Identity fixed;
   CredentialFiles files;
@@ -220,15 +227,15 @@ std::shared_ptr<Credentials> ReadUser(const Entry& user, const ClientConfig& con
     if (!files.certificate.empty()) fixed.certificate_pem = FileText(user, files.certificate);
     if (!files.key.empty()) fixed.key_pem = FileText(user, files.key);
     const Entry entry{exec, user.where + ".exec", user.folder};
-    return ExecCredentials(ReadExec(entry, config), std::move(fixed), now);
+    return ExecCredentials(ReadExec(entry, config, by_person), std::move(fixed), now);
   }
   const bool from_files = !files.token.empty() || !files.certificate.empty() || !files.key.empty();
   if (from_files) return FileCredentials(std::move(files), std::move(fixed), now);
   return FixedCredentials(std::move(fixed));
 }
 
-ClientConfig Resolve(const Merged& merged, const std::string& wanted) {
-  const std::string& name = wanted.empty() ? merged.current_context() : wanted;
+ClientConfig Resolve(const Merged& merged, const KubeconfigUse& use) {
+  const std::string& name = use.context.empty() ? merged.current_context() : use.context;
   if (name.empty()) throw BadConfig{"kubeconfig: current-context is not set"};
   const Entry* context = merged.context(name);
   if (!context) throw BadConfig{fmt::format("kubeconfig: there is no context \"{}\"", name)};
@@ -239,6 +246,7 @@ ClientConfig Resolve(const Merged& merged, const std::string& wanted) {
   }
   ClientConfig config;
   ReadCluster(*cluster, config);
+  config.proxy_of_environment = use.by_person;
   config.name_space = Text(*context, "namespace");
   if (config.name_space.empty()) config.name_space = "default";
   const std::string user_name = Text(*context, "user");
@@ -248,14 +256,14 @@ ClientConfig Resolve(const Merged& merged, const std::string& wanted) {
   }
   const Entry* user = merged.user(user_name);
   if (!user) Reject(context->where, fmt::format("there is no user \"{}\"", user_name));
-  config.credentials = ReadUser(*user, config);
+  config.credentials = ReadUser(*user, config, use.by_person);
   return config;
 }
 
 }  // namespace
 
 absl::StatusOr<ClientConfig> LoadKubeconfig(const std::vector<std::string>& paths,
-                                            const std::string& context) {
+                                            const KubeconfigUse& use) {
   std::string reading;
   try {
     Merged merged;
@@ -270,7 +278,7 @@ absl::StatusOr<ClientConfig> LoadKubeconfig(const std::vector<std::string>& path
       return absl::NotFoundError(
           fmt::format("none of the kubeconfig files exists: {}", fmt::join(paths, ", ")));
     }
-    return Resolve(merged, context);
+    return Resolve(merged, use);
   } catch (const BadConfig& error) {
     return absl::InvalidArgumentError(Excerpt(error.message));
   } catch (const YAML::Exception& error) {

@@ -11,9 +11,9 @@ namespace muster::kube {
 
 // The files merged as clientcmd does: for each cluster, user and context the first file that names
 // it wins, and so does the first current-context; relative paths are relative to their own file.
-// Files that don't exist are passed over unless all are missing. `context` empty: current-context.
-// Errors name file and entry ("users[gpu].exec: ...").
+// Files that don't exist are passed over unless all are missing. Errors name file and entry
+// ("users[gpu].exec: ...").
 absl::StatusOr<ClientConfig> LoadKubeconfig(const std::vector<std::string>& paths,
-                                            const std::string& context = "");
+                                            const KubeconfigUse& use = {});
 
 }  // namespace muster::kube

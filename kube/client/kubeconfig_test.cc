@@ -1,10 +1,12 @@
 #include "kube/client/kubeconfig.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -121,7 +123,7 @@ contexts: [{name: main, context: {cluster: here}}, {name: other, context: {clust
   EXPECT_EQ(main->server, "https://first");
   EXPECT_EQ(main->name_space, "default");
   EXPECT_EQ(main->credentials->Fetch()->token, "");
-  const auto other = LoadKubeconfig({first, second}, "other");
+  const auto other = LoadKubeconfig({first, second}, {.context = "other"});
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(other->server, "http://there");
 }
@@ -266,6 +268,152 @@ echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","s
   }
   all.get_future().wait();
   EXPECT_EQ(*ReadSmallFile(folder_ + "/runs", 100), "x\nx\n");
+}
+
+// As `aws eks update-kubeconfig` writes it, and as `aws eks get-token` answers.
+TEST_F(Kubeconfig, LogsInToEks) {
+  WriteScript("aws", R"(
+echo "$*" >> "$(dirname "$0")/runs"
+[ "$AWS_PROFILE" = training ] || { echo 'The config profile could not be found' >&2; exit 255; }
+echo '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1", "spec": {},
+ "status": {"expirationTimestamp": "'$(date -u -d '+14 minutes' +%Y-%m-%dT%H:%M:%SZ)'",
+            "token": "k8s-aws-v1.aHR0cHM6"}}'
+)");
+  ScriptedServer server([](const ScriptedRequest& request, ScriptedConnection& connection) {
+    const bool known = request.headers.at("authorization") == "Bearer k8s-aws-v1.aHR0cHM6";
+    connection.Reply(known ? 200 : 401, "");
+  });
+  const std::string arn = "arn:aws:eks:eu-central-1:111122223333:cluster/gpus";
+  const std::string path = Write("config", fmt::format(R"(
+apiVersion: v1
+clusters:
+- cluster:
+    server: {0}
+  name: {1}
+contexts:
+- context:
+    cluster: {1}
+    user: {1}
+  name: gpus
+current-context: {1}
+kind: Config
+preferences: {{}}
+users:
+- name: {1}
+  user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1beta1
+      args:
+      - --region
+      - eu-central-1
+      - eks
+      - get-token
+      - --cluster-name
+      - gpus
+      - --output
+      - json
+      command: aws
+      env:
+      - name: AWS_PROFILE
+        value: training
+)",
+                                                       server.url(), arn));
+  const std::string programs = getenv("PATH");
+  setenv("PATH", (folder_ + ":" + programs).c_str(), 1);
+  const auto config = LoadKubeconfig({path}, {.context = "gpus", .by_person = true});
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto identity = config->credentials->Fetch();
+  ASSERT_TRUE(identity.ok()) << identity.status();
+  EXPECT_GT(identity->refresh_at, absl::Now() + absl::Minutes(13));
+  ClientConfig logged_in = *config;
+  logged_in.credentials = StartingWith(*identity, config->credentials);
+  auto transport = CurlTransport::Create(logged_in);
+  ASSERT_TRUE(transport.ok());
+  for (int i = 0; i < 3; ++i) {
+    std::promise<int> status;
+    (*transport)->Send({.path = "/version"}, [&](absl::StatusOr<Response> answer) {
+      status.set_value(answer.ok() ? answer->status : 0);
+    });
+    EXPECT_EQ(status.get_future().get(), 200);
+  }
+  setenv("PATH", programs.c_str(), 1);
+  // By one run: its token is good for a quarter of an hour.
+  EXPECT_EQ(*ReadSmallFile(folder_ + "/runs", 1000),
+            "--region eu-central-1 eks get-token --cluster-name gpus --output json\n");
+}
+
+// Standard input is a terminal while it lives.
+class Terminal {
+ public:
+  Terminal() : keyboard_(posix_openpt(O_RDWR | O_NOCTTY)), before_(dup(STDIN_FILENO)) {
+    grantpt(keyboard_);
+    unlockpt(keyboard_);
+    const int screen = open(ptsname(keyboard_), O_RDWR | O_NOCTTY);
+    dup2(screen, STDIN_FILENO);
+    close(screen);
+  }
+  ~Terminal() {
+    dup2(before_, STDIN_FILENO);
+    close(before_);
+    close(keyboard_);
+  }
+  void Type(const std::string& text) {
+    EXPECT_EQ(write(keyboard_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+
+ private:
+  const int keyboard_;
+  const int before_;
+};
+
+TEST_F(Kubeconfig, APluginMayAskWhoSitsAtTheTerminal) {
+  WriteScript("plugin", R"(
+read -r code
+echo "$KUBERNETES_EXEC_INFO" > "$(dirname "$0")/info"
+echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
+       "status":{"token":"with-'$code'"}}'
+)");
+  const auto load = [&](const std::string& mode, bool by_person) {
+    return LoadKubeconfig({WriteConfig("server: 'https://h'",
+                                       "exec: {apiVersion: client.authentication.k8s.io/v1, "
+                                       "command: ./plugin, interactiveMode: " +
+                                           mode + "}")},
+                          {.by_person = by_person});
+  };
+  Terminal terminal;
+  const auto config = load("IfAvailable", true);
+  ASSERT_TRUE(config.ok()) << config.status();
+  terminal.Type("123456\n");
+  const auto identity = config->credentials->Fetch();
+  ASSERT_TRUE(identity.ok()) << identity.status();
+  EXPECT_EQ(identity->token, "with-123456");
+  EXPECT_THAT(*ReadSmallFile(folder_ + "/info", 1000), HasSubstr(R"("interactive":true)"));
+  EXPECT_TRUE(load("Always", true).ok());
+  // A service has nobody to ask.
+  EXPECT_THAT(ErrorOf(load("Always", false)), HasSubstr("there is no terminal"));
+  for (const auto& [mode, by_person] : {std::pair{"IfAvailable", false}, {"Never", true}}) {
+    EXPECT_EQ(load(mode, by_person)->credentials->Fetch()->token, "with-");
+  }
+}
+
+TEST_F(Kubeconfig, APersonsProxyCounts) {
+  ScriptedServer proxy([](const ScriptedRequest& request, ScriptedConnection& connection) {
+    connection.Reply(200, request.target);
+  });
+  const std::string path = WriteConfig("server: 'http://api.invalid:6443'", "token: t");
+  setenv("http_proxy", proxy.url().c_str(), 1);
+  const auto ask = [&](bool by_person) {
+    const auto transport =
+        *CurlTransport::Create(*LoadKubeconfig({path}, {.by_person = by_person}));
+    std::promise<std::string> body;
+    transport->Send({.path = "/version"}, [&](absl::StatusOr<Response> answer) {
+      body.set_value(answer.ok() ? answer->body : "no answer");
+    });
+    return body.get_future().get();
+  };
+  EXPECT_EQ(ask(true), "http://api.invalid:6443/version");
+  EXPECT_EQ(ask(false), "no answer");
+  unsetenv("http_proxy");
 }
 
 TEST_F(Kubeconfig, InAPodTheServiceAccountIsUsed) {

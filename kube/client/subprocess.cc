@@ -88,17 +88,22 @@ absl::StatusOr<pid_t> Spawn(const Subprocess& subprocess, const Pipe& output, co
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, output.write_end.get(), 1);
-  posix_spawn_file_actions_adddup2(&actions, errors.write_end.get(), 2);
+  if (!subprocess.interactive) {
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, errors.write_end.get(), 2);
+  }
   posix_spawn_file_actions_addclosefrom_np(&actions, 3);
   // A group of its own, so that children it leaves behind can be killed with it; and no signal
-  // masked, whatever the calling thread masks.
+  // masked, whatever the calling thread masks. In a group of its own the terminal would stop it.
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setflags(
+      &attributes,
+      static_cast<short>(subprocess.interactive ? POSIX_SPAWN_SETSIGMASK
+                                                : POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK));
 
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, subprocess.program.c_str(), &actions, &attributes,
@@ -125,8 +130,8 @@ bool Drain(int fd, std::string& text, size_t keep) {
   }
 }
 
-void KillGroup(pid_t pid) {
-  kill(-pid, SIGKILL);
+void Kill(const Subprocess& subprocess, pid_t pid) {
+  kill(subprocess.interactive ? pid : -pid, SIGKILL);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
@@ -161,7 +166,7 @@ absl::StatusOr<SubprocessOutput> RunSubprocess(const Subprocess& subprocess) {
         Drain(output->read_end.get(), result.output, subprocess.max_output + 1);
     const bool errors_open = Drain(errors->read_end.get(), error_text, kErrorTextBytes);
     if (result.output.size() > subprocess.max_output) {
-      if (!ended) KillGroup(*pid);
+      if (!ended) Kill(subprocess, *pid);
       return absl::ResourceExhaustedError(fmt::format("\"{}\" printed more than {} bytes",
                                                       subprocess.program, subprocess.max_output));
     }
@@ -171,7 +176,7 @@ absl::StatusOr<SubprocessOutput> RunSubprocess(const Subprocess& subprocess) {
       return result;
     }
     if (std::chrono::steady_clock::now() >= deadline) {
-      KillGroup(*pid);
+      Kill(subprocess, *pid);
       return absl::DeadlineExceededError(fmt::format("\"{}\" ran longer than {}",
                                                      subprocess.program,
                                                      absl::FormatDuration(subprocess.timeout)));
