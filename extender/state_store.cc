@@ -48,7 +48,7 @@ absl::Status Check(const GangPage& page) {
 struct GangSubscription::State {
   const GangFilter filter;
   const std::function<void()> wake;
-  // What was gone by then isn't told.
+  // What was gone by then isn't told, and what hasn't changed since is new to it.
   const uint64_t since = 0;
   // What it has read, up to here.
   uint64_t position = 0;
@@ -115,6 +115,7 @@ std::shared_ptr<const MessageList> ListSubscription::Next() {
 StateStore::StateStore(Limits limits)
     : limits_(limits),
       version_(Now()),
+      epoch_(version_),
       forgotten_(version_),
       lists_{std::make_shared<const MessageList>(std::make_unique<v1::ListNodesResponse>()),
              std::make_shared<const MessageList>(std::make_unique<v1::ListQueuesResponse>()),
@@ -253,7 +254,8 @@ std::optional<GangChange> StateStore::Next(GangSubscription::State& reader) {
       // Somebody else's.
     } else if (const auto current = gangs_.find(key); current != gangs_.end()) {
       const Entry& entry = current->second;
-      change = {entry.gang, false, entry.born > reader.position, version};
+      const bool is_new = entry.born > reader.position || version <= reader.since;
+      change = {entry.gang, false, is_new, version};
     } else {
       const auto gone = gone_.find(key);
       if (version > reader.since) change = {gone->second.gang, true, false, version};
@@ -288,7 +290,7 @@ void StateStore::SetClosed(const std::string& why) {
     const bool opens = !closed_.empty() && why.empty();
     closed_ = why;
     // What others told meanwhile isn't known here.
-    if (opens) forgotten_ = version_ = std::max(version_ + 1, Now());
+    if (opens) epoch_ = forgotten_ = version_ = std::max(version_ + 1, Now());
     if (why.empty()) return;
     for (const auto& [name_space, readers] : gang_readers_) {
       for (const auto& reader : readers) {
@@ -307,6 +309,11 @@ void StateStore::SetClosed(const std::string& why) {
 absl::Status StateStore::Readable() const {
   std::lock_guard lock(mutex_);
   return closed_.empty() ? absl::OkStatus() : absl::UnavailableError(closed_);
+}
+
+uint64_t StateStore::epoch() const {
+  std::lock_guard lock(mutex_);
+  return epoch_;
 }
 
 std::vector<SharedGang> StateStore::Gangs(const GangFilter& filter) const {

@@ -142,6 +142,9 @@ class StateStore {
   void SetClosed(const std::string& why);
   // OK, or Unavailable with that reason. To be asked before anything below is read for somebody.
   absl::Status Readable() const;
+  // Which time it is that it is open: another number after each time it was closed, and greater. In
+  // microseconds of the clock, so that it is greater than those of earlier processes, too.
+  uint64_t epoch() const;
 
   // In order of namespace and name.
   std::vector<SharedGang> Gangs(const GangFilter& filter) const;
@@ -206,6 +209,7 @@ class StateStore {
   // Grows with each change, and begins anew whenever the store opens, with the time in
   // microseconds: so it grows from one process to the next, too.
   uint64_t version_;
+  uint64_t epoch_;      // that version when it was opened last
   uint64_t forgotten_;  // no deletion after it is
   std::array<std::shared_ptr<const MessageList>, kListedKinds> lists_;
   // By the namespace that they read, "" if all.

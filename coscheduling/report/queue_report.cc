@@ -12,7 +12,7 @@ namespace {
 
 // A queue's status is written at most this often.
 constexpr absl::Duration kQueueStatusInterval = absl::Seconds(1);
-// Gangs in line that are told of each ClusterQueue.
+// Gangs in line that are told of each queue.
 constexpr size_t kShownPending = 100;
 
 // Its namespace, "" of a ClusterQueue, and its name.
@@ -102,7 +102,12 @@ bool QueueReport::Write(const quota::QueueStatus& status, bool of_cohort) {
 
 void QueueReport::DescribeQueues(std::vector<v1::Queue>* queues) const {
   const quota::QuotaScheduler& quotas = quota_.scheduler();
-  for (const quota::QueueStatus& status : quotas.ClusterQueues(kShownPending)) {
+  std::vector<quota::QueueStatus> all = quotas.ClusterQueues(kShownPending);
+  std::map<std::string, int64_t> places;
+  for (const quota::QueueStatus& line : all)
+    for (const auto& id : line.pending_ids) places[id] = &id - line.pending_ids.data() + 1;
+  for (auto& local : quotas.LocalQueues(kShownPending)) all.push_back(std::move(local));
+  for (const quota::QueueStatus& status : all) {
     v1::Queue& queue = queues->emplace_back();
     Fill(status, &queue);
     for (const std::string& id : status.pending_ids) {
@@ -112,13 +117,11 @@ void QueueReport::DescribeQueues(std::vector<v1::Queue>* queues) const {
       pending->set_namespace_(gang->key.name_space);
       pending->set_name(gang->key.name);
       pending->set_priority(gang->priority);
+      pending->set_place(places[id]);
       // Of what is known of one that is to be looked at again some may be gone.
       const bool looked = !agenda_->HasNoted(gang->id);
       Set(looked ? gangs_.QuotaReason(*gang) : gangs_.ReasonOf(*gang), pending->mutable_reason());
     }
-  }
-  for (const quota::QueueStatus& status : quotas.LocalQueues(0)) {
-    Fill(status, &queues->emplace_back());
   }
 }
 

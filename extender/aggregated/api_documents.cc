@@ -67,12 +67,6 @@ json PathParameter(const char* name) {
   return {{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}};
 }
 
-json VerbsOf(const ApiResource& resource) {
-  json verbs = {"get", "list"};
-  if (resource.watched) verbs.push_back("watch");
-  return verbs;
-}
-
 }  // namespace
 
 std::string ApiGroupListJson() {
@@ -94,7 +88,7 @@ std::string ApiResourceListJson() {
                          {"singularName", resource.singular},
                          {"namespaced", resource.namespaced},
                          {"kind", resource.kind},
-                         {"verbs", VerbsOf(resource)}});
+                         {"verbs", {"get", "list", "watch"}}});
   }
   return json{{"kind", "APIResourceList"},
               {"apiVersion", "v1"},

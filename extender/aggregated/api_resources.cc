@@ -14,43 +14,12 @@ std::optional<absl::Time> TimeOf(const google::protobuf::Timestamp& time) {
   return absl::FromUnixSeconds(time.seconds());
 }
 
-bool IsWanted(const std::string& name, const std::string& wanted) {
-  return wanted.empty() || name == wanted;
-}
-
-ApiItems Gangs(const StateStore& store, const std::string& name_space, const std::string& name) {
-  GangPages found = store.GangsOn({name_space, name}, {});
-  ApiItems all{.items = {}, .version = std::to_string(found.version)};
-  std::string last;
-  for (const SharedGang& gang : found.gangs) {
-    ApiItem item = ItemOf(gang);
-    // A pod's gang of the same name as a PodGroup's: one object has a name, that which get finds.
-    std::string key = item.name_space + "/" + item.name;
-    if (key == std::exchange(last, key)) {
-      if (gang->gang().kind() == "PodGroup") all.items.back() = std::move(item);
-      continue;
-    }
-    all.items.push_back(std::move(item));
-  }
-  return all;
-}
-
-template <typename Response>
-const Response& ListIn(const StateStore& store, Listed kind,
-                       std::shared_ptr<const MessageList>* kept) {
-  *kept = store.List(kind);
-  return dynamic_cast<const Response&>((*kept)->message());
-}
-
-ApiItems Queues(const StateStore& store, bool local, const std::string& name_space,
-                const std::string& name) {
-  std::shared_ptr<const MessageList> kept;
-  ApiItems found;
+std::vector<ApiItem> QueuesIn(const MessageList& list, bool local) {
+  std::vector<ApiItem> items;
   for (const v1::Queue& queue :
-       ListIn<v1::ListQueuesResponse>(store, Listed::kQueues, &kept).queues()) {
-    if (queue.namespace_().empty() == local || !IsWanted(queue.name(), name)) continue;
-    if (local && !IsWanted(queue.namespace_(), name_space)) continue;
-    found.items.push_back(
+       dynamic_cast<const v1::ListQueuesResponse&>(list.message()).queues()) {
+    if (queue.namespace_().empty() == local) continue;
+    items.push_back(
         {.name_space = queue.namespace_(),
          .name = queue.name(),
          .uid = "",
@@ -59,40 +28,35 @@ ApiItems Queues(const StateStore& store, bool local, const std::string& name_spa
          .cells = {local ? queue.cluster_queue() : queue.cohort(), std::to_string(queue.pending()),
                    std::to_string(queue.admitted()), queue.error()}});
   }
-  return found;
+  return items;
 }
 
-ApiItems Flavors(const StateStore& store, const std::string&, const std::string& name) {
-  std::shared_ptr<const MessageList> kept;
-  ApiItems found;
+std::vector<ApiItem> FlavorsIn(const MessageList& list) {
+  std::vector<ApiItem> items;
   for (const v1::Flavor& flavor :
-       ListIn<v1::ListFlavorsResponse>(store, Listed::kFlavors, &kept).flavors()) {
-    if (!IsWanted(flavor.name(), name)) continue;
-    found.items.push_back({.name_space = "",
-                           .name = flavor.name(),
-                           .uid = "",
-                           .created = {},
-                           .status = ToJson(flavor),
-                           .cells = {}});
+       dynamic_cast<const v1::ListFlavorsResponse&>(list.message()).flavors()) {
+    items.push_back({.name_space = "",
+                     .name = flavor.name(),
+                     .uid = "",
+                     .created = {},
+                     .status = ToJson(flavor),
+                     .cells = {}});
   }
-  return found;
+  return items;
 }
 
-ApiItems Nodes(const StateStore& store, const std::string&, const std::string& name) {
-  std::shared_ptr<const MessageList> kept;
-  ApiItems found;
-  for (const v1::Node& node : ListIn<v1::ListNodesResponse>(store, Listed::kNodes, &kept).nodes()) {
-    const std::string& called = NameOf(node);
-    if (!IsWanted(called, name)) continue;
-    found.items.push_back({.name_space = "",
-                           .name = called,
-                           .uid = "",
-                           .created = {},
-                           .status = ToJson(node),
-                           .cells = {v1::NodeStage_Name(node.stage()), node.node_pool(),
-                                     node.instance_type(), node.zone()}});
+std::vector<ApiItem> NodesIn(const MessageList& list) {
+  std::vector<ApiItem> items;
+  for (const v1::Node& node : dynamic_cast<const v1::ListNodesResponse&>(list.message()).nodes()) {
+    items.push_back({.name_space = "",
+                     .name = NameOf(node),
+                     .uid = "",
+                     .created = {},
+                     .status = ToJson(node),
+                     .cells = {v1::NodeStage_Name(node.stage()), node.node_pool(),
+                               node.instance_type(), node.zone()}});
   }
-  return found;
+  return items;
 }
 
 }  // namespace
@@ -113,55 +77,52 @@ ApiItem ItemOf(const SharedGang& shared) {
 }
 
 const std::vector<ApiResource>& ApiResources() {
-  using Names = const std::string&;
   static const auto* const resources = new std::vector<ApiResource>{
       {"clusterqueues",
        "clusterqueue",
        "ClusterQueue",
        false,
-       false,
        "Usage of a ClusterQueue, and who waits in it.",
        v1::Queue::descriptor(),
        {"Cohort", "Pending", "Admitted", "Error"},
-       [](const StateStore& store, Names, Names name) { return Queues(store, false, "", name); }},
+       Listed::kQueues,
+       [](const MessageList& list) { return QueuesIn(list, false); }},
       {"flavors",
        "flavor",
        "Flavor",
        false,
-       false,
        "Usage of a ResourceFlavor over all ClusterQueues.",
        v1::Flavor::descriptor(),
        {},
-       Flavors},
+       Listed::kFlavors,
+       FlavorsIn},
       {"gangs",
        "gang",
        "Gang",
        true,
-       true,
        "A gang's state, why it is in it and what to do, its members and nodes.",
        v1::Gang::descriptor(),
        {"State", "Reason", "Bound", "Queue"},
-       Gangs},
+       std::nullopt,
+       nullptr},
       {"localqueues",
        "localqueue",
        "LocalQueue",
        true,
-       false,
        "Usage of a LocalQueue, and who waits in it.",
        v1::Queue::descriptor(),
        {"ClusterQueue", "Pending", "Admitted", "Error"},
-       [](const StateStore& store, Names name_space, Names name) {
-         return Queues(store, true, name_space, name);
-       }},
+       Listed::kQueues,
+       [](const MessageList& list) { return QueuesIn(list, true); }},
       {"nodes",
        "node",
        "Node",
        false,
-       false,
        "How far a node has come, and for whom it is held.",
        v1::Node::descriptor(),
        {"Stage", "NodePool", "Type", "Zone"},
-       Nodes},
+       Listed::kNodes,
+       NodesIn},
   };
   return *resources;
 }

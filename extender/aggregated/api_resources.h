@@ -2,7 +2,6 @@
 // are objects with metadata, and what REST says of them is their status.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,14 +25,9 @@ struct ApiItem {
   std::string name;
   std::string uid;  // "" where there is none
   std::optional<absl::Time> created = {};
-  std::string version = {};        // metadata.resourceVersion; "" where it isn't known
+  std::string version = {};        // metadata.resourceVersion
   std::string status;              // JSON
   std::vector<std::string> cells;  // after the name, as many as columns
-};
-
-struct ApiItems {
-  std::vector<ApiItem> items;
-  std::string version = {};  // of what can be watched: since when
 };
 
 ApiItem ItemOf(const SharedGang& gang);
@@ -43,15 +37,14 @@ struct ApiResource {
   const char* singular;
   const char* kind;
   bool namespaced;
-  bool watched;
   const char* description;
   const google::protobuf::Descriptor* status;
   // Of a table, between the name and the age.
   std::vector<const char*> columns;
-  // Those of the namespace, and of that name; "" is any.
-  std::function<ApiItems(const StateStore& store, const std::string& name_space,
-                         const std::string& name)>
-      find;
+  // What is published as a list, and the objects in it, in order of namespace and name; gangs are
+  // published one by one.
+  std::optional<Listed> list;
+  std::vector<ApiItem> (*items_in)(const MessageList& list);
 };
 
 // In order of name.

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "extender/access/guard.h"
 #include "extender/aggregated/api_documents.h"
+#include "extender/aggregated/api_objects.h"
 #include "extender/aggregated/api_resources.h"
 #include "extender/aggregated/api_watch.h"
 #include "fmt/format.h"
@@ -74,12 +75,8 @@ http::Response NotFound(const ApiResource& resource, const std::string& name) {
                  {{"name", name}, {"group", std::string(kApiGroup)}, {"kind", resource.plural}});
 }
 
-// Of a list, "" where the resource can't be watched.
-json MetadataOf(const std::string& version) {
-  json metadata = json::object();
-  if (!version.empty()) metadata["resourceVersion"] = version;
-  return metadata;
-}
+// Of a list.
+json MetadataOf(const std::string& version) { return {{"resourceVersion", version}}; }
 
 json MetadataOf(const ApiItem& item) {
   json metadata = {{"name", item.name}};
@@ -197,11 +194,14 @@ absl::StatusOr<std::string> NameSelectedBy(const http::Request& request) {
   return std::string(rest);
 }
 
-void Watch(const ApiSources& sources, const ApiResource& resource, GangFilter filter,
+// A resource, and its objects.
+struct Served {
+  const ApiResource& resource;
+  std::shared_ptr<ApiObjects> objects;
+};
+
+void Watch(const ApiSources& sources, const Served& served, GangFilter filter,
            const http::Request& request, const http::Responder& responder) {
-  if (!resource.watched) {
-    return responder.Send(Failure(405, fmt::format("{} can't be watched here", resource.plural)));
-  }
   // Who asks for it lists instead (client-go v0.35 tools/cache/reflector.go).
   if (const std::string* initial = request.Query("sendInitialEvents");
       initial != nullptr && !initial->empty()) {
@@ -227,22 +227,20 @@ void Watch(const ApiSources& sources, const ApiResource& resource, GangFilter fi
     }
     if (number > 0) life = absl::Seconds(number);
   }
-  if (const absl::Status room = sources.store->RoomForWatch(since); !room.ok()) {
+  if (const absl::Status room = served.objects->RoomForWatch(since); !room.ok()) {
     const int status = absl::IsResourceExhausted(room) ? 429 : absl::IsOutOfRange(room) ? 410 : 503;
     return responder.Send(Failure(status, std::string(room.message())));
   }
   const bool table = WantsTable(request);
-  const auto object = [&resource, table, include = InclusionIn(request), clock = sources.clock](
-                          const SharedGang& gang, uint64_t at) {
-    ApiItem item = ItemOf(gang);
-    item.version = std::to_string(at);
+  const auto object = [&resource = served.resource, table, include = InclusionIn(request),
+                       clock = sources.clock](const ApiItem& item) {
     return table ? TableOf(resource, {{item}, item.version}, include, clock())
                  : ObjectOf(resource, item);
   };
   responder.Stream(
       "application/json",
       WatchOf(
-          {.store = sources.store,
+          {.objects = served.objects,
            .filter = std::move(filter),
            .since = since,
            .until = std::min(absl::Now() + life, WatchedUntil(sources.access, sources.watch_life)),
@@ -250,8 +248,9 @@ void Watch(const ApiSources& sources, const ApiResource& resource, GangFilter fi
            .expired = StatusJson(410, "what changed meanwhile isn't known any more")}));
 }
 
-void Answer(const ApiSources& sources, const ApiResource& resource, const Place& place,
+void Answer(const ApiSources& sources, const Served& served, const Place& place,
             const http::Request& request, const http::Responder& responder) {
+  const ApiResource& resource = served.resource;
   const absl::StatusOr<std::string> selected = NameSelectedBy(request);
   if (!selected.ok()) return responder.Send(Failure(400, std::string(selected.status().message())));
   const std::string name_space = place.NamespaceIn(request);
@@ -259,11 +258,11 @@ void Answer(const ApiSources& sources, const ApiResource& resource, const Place&
   if ((place.in_namespace && name_space.empty()) || (place.one && name.empty())) {
     return responder.Send(Failure(404, "an empty name in the path"));
   }
-  if (IsWatch(request)) return Watch(sources, resource, {name_space, name}, request, responder);
+  if (IsWatch(request)) return Watch(sources, served, {name_space, name}, request, responder);
   if (const absl::Status readable = sources.store->Readable(); !readable.ok()) {
     return responder.Send(Failure(503, std::string(readable.message())));
   }
-  const ApiItems found = resource.find(*sources.store, name_space, name);
+  const ApiItems found = served.objects->Find({name_space, name});
   if (place.one && found.items.empty()) return responder.Send(NotFound(resource, name));
   http::Response response;
   if (WantsTable(request)) {
@@ -299,6 +298,7 @@ std::vector<http::Route> ApiRoutes(const ApiSources& sources) {
                              return Failure(StatusOf(refusal), std::string(refusal.message()));
                            }};
   for (const ApiResource& resource : ApiResources()) {
+    const Served served{resource, ObjectsOf(resource, sources.store)};
     const auto serve = [&](std::string path, Place place) {
       auto wanted = [&resource, place](const http::Request& request) {
         return Wanted{.verb = IsWatch(request) ? "watch"
@@ -311,9 +311,9 @@ std::vector<http::Route> ApiRoutes(const ApiSources& sources) {
       };
       routes.push_back({"GET", std::move(path),
                         Guarded(guard, std::move(wanted),
-                                [sources, &resource, place](const http::Request& request,
-                                                            const http::Responder& responder) {
-                                  Answer(sources, resource, place, request, responder);
+                                [sources, served, place](const http::Request& request,
+                                                         const http::Responder& responder) {
+                                  Answer(sources, served, place, request, responder);
                                 })});
     };
     const std::string all = fmt::format("{}/{}", base, resource.plural);

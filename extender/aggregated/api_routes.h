@@ -4,10 +4,9 @@
 //   GET /apis/visibility.muster.dev/v1beta1/[namespaces/{namespace}/]{resource}[/{name}]
 //   GET /apis, /apis/visibility.muster.dev, /apis/visibility.muster.dev/v1beta1, /openapi/v2, /v3
 //
-// Resources are those of api_resources.h, read alone; as tables for kubectl. Gangs can be watched
-// (api_watch.h). Each takes the right
-// of its own name, by which the API server itself has judged before; the documents are everyone's.
-// Errors are metav1.Status.
+// Resources are those of api_resources.h, read and watched (api_watch.h), also as tables for
+// kubectl. Each takes the right of its own name, by which the API server itself has judged before;
+// the documents are everyone's. Errors are metav1.Status.
 #pragma once
 
 #include <functional>

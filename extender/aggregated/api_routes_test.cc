@@ -169,7 +169,6 @@ TEST_F(ApiRoutesTest, WhoMayEverythingGetsIt) {
   EXPECT_EQ(json::parse(missing.body)["message"],
             "gangs.visibility.muster.dev \"nobody\" not found");
   EXPECT_EQ(json::parse(missing.body)["details"]["kind"], "gangs");
-  EXPECT_EQ(As("operator", At("/nodes?watch=1")).status, 405);
   EXPECT_EQ(As("operator", At("/gangs?labelSelector=a%3Db")).status, 400);
   EXPECT_EQ(As("operator", At("/pods")).status, 404);
 }
@@ -316,6 +315,64 @@ TEST_F(ApiWatchTest, OneObjectHasAName) {
       ElementsAre("MODIFIED train", "DELETED train"));
 }
 
+// What is published as a list is told object by object.
+TEST_F(ApiWatchTest, OfAListTellsWhatIsAnotherThanBefore) {
+  const auto nodes = [this](std::vector<std::string> names, v1::NodeStage first) {
+    return [=, this] {
+      auto list = std::make_unique<v1::ListNodesResponse>(*MakeNodes(names));
+      list->mutable_nodes(0)->set_stage(first);
+      store_.Publish(Listed::kNodes, std::move(list));
+    };
+  };
+  const std::string version = VersionOf("/nodes");
+  EXPECT_THAT(EventsIn(Watched("/nodes?resourceVersion=" + version,
+                               {nodes({"n1", "n2", "n3"}, v1::USABLE),
+                                nodes({"n1", "n3"}, v1::GOING), nodes({"n1", "n3"}, v1::GOING)})
+                           .body),
+              ElementsAre("ADDED n3", "MODIFIED n1", "DELETED n2"));
+  // Whoever was away meanwhile is told the same, of each its newest.
+  const HttpsGot again = Watched("/nodes?resourceVersion=" + version, {});
+  EXPECT_THAT(EventsIn(again.body), ElementsAre("ADDED n3", "MODIFIED n1", "DELETED n2"));
+  const json last = json::parse(again.body.substr(again.body.rfind("{\"type\"")));
+  EXPECT_EQ(last["object"]["metadata"]["resourceVersion"], VersionOf("/nodes"));
+  EXPECT_THAT(EventsIn(Watched("/nodes", {nodes({"n1"}, v1::GOING)}).body),
+              ElementsAre("ADDED n3", "ADDED n1", "DELETED n3"));
+  EXPECT_THAT(EventsIn(Watched("/nodes?fieldSelector=metadata.name%3Dn2",
+                               {nodes({"n1", "n2"}, v1::USABLE), nodes({"n1"}, v1::GOING)})
+                           .body),
+              ElementsAre("ADDED n2", "DELETED n2"));
+}
+
+TEST_F(ApiWatchTest, OfQueuesOfANamespaceAndOfTheCluster) {
+  EXPECT_THAT(EventsIn(Watched("/namespaces/team/localqueues", {}).body),
+              ElementsAre("ADDED default"));
+  EXPECT_THAT(EventsIn(Watched("/namespaces/other/localqueues", {}).body), ElementsAre());
+  EXPECT_THAT(EventsIn(Watched("/clusterqueues", {[this] {
+                                 auto queues =
+                                     std::make_unique<v1::ListQueuesResponse>(*MakeQueues());
+                                 queues->mutable_queues(0)->set_pending(7);
+                                 store_.Publish(Listed::kQueues, std::move(queues));
+                               }})
+                           .body),
+              ElementsAre("ADDED gpus", "MODIFIED gpus"));
+}
+
+// So many are remembered; whoever heard of fewer lists anew.
+TEST_F(ApiWatchTest, OfAListForgetsWhatIsLongGone) {
+  std::vector<std::string> many;
+  for (int i = 0; i < 300; ++i) many.push_back(fmt::format("n{}", i));
+  store_.Publish(Listed::kNodes, MakeNodes(many));
+  const std::string before = VersionOf("/nodes");
+  store_.Publish(Listed::kNodes, MakeNodes({"n1"}));
+  const std::string after = VersionOf("/nodes");
+  EXPECT_EQ(As("operator", At("/nodes?watch=1&resourceVersion=" + before)).status, 410);
+  EXPECT_THAT(EventsIn(Watched("/nodes?resourceVersion=" + after, {}).body), ElementsAre());
+  // And what another leader told is unknown here.
+  store_.SetClosed("another one leads");
+  store_.SetClosed("");
+  EXPECT_EQ(As("operator", At("/nodes?watch=1&resourceVersion=" + after)).status, 410);
+}
+
 TEST_F(ApiWatchTest, ShowsTablesToKubectl) {
   const std::string version = VersionOf("/gangs");
   store_.Publish({{GangKey{"team", "train"}, MakeGang("team", "train", 2)}});
@@ -329,6 +386,9 @@ TEST_F(ApiWatchTest, ShowsTablesToKubectl) {
 TEST_F(ApiWatchTest, EndsWhereItsStoryBreaksOff) {
   EXPECT_THAT(EventsIn(Watched("/gangs", {[this] { store_.SetClosed("another one leads"); }}).body),
               ElementsAre("ADDED train", "ADDED train", "ERROR Expired"));
+  store_.SetClosed("");
+  EXPECT_THAT(EventsIn(Watched("/nodes", {[this] { store_.SetClosed("another one leads"); }}).body),
+              ElementsAre("ADDED n1", "ADDED n2", "ERROR Expired"));
 }
 
 TEST_F(ApiWatchTest, WhatCannotBeGoneOnFromIsRefused) {
@@ -357,8 +417,7 @@ TEST_F(ApiRoutesTest, DocumentsAreEveryones) {
   std::vector<std::string> names;
   for (const json& resource : resources["resources"]) {
     names.push_back(resource["name"]);
-    const bool gangs = resource["name"] == "gangs";
-    EXPECT_EQ(resource["verbs"], gangs ? json({"get", "list", "watch"}) : json({"get", "list"}));
+    EXPECT_EQ(resource["verbs"], json({"get", "list", "watch"}));
   }
   EXPECT_THAT(names, ElementsAre("clusterqueues", "flavors", "gangs", "localqueues", "nodes"));
   EXPECT_EQ(json::parse(WithoutCertificate("/openapi/v2", {}).body)["swagger"], "2.0");

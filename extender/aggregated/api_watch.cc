@@ -3,38 +3,47 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "extender/state_store.h"
 #include "fmt/format.h"
-#include "muster/v1/admission.pb.h"
 
 namespace muster::extender {
 namespace {
+
+const char* NameOf(ApiChange::Type type) {
+  switch (type) {
+    case ApiChange::Type::kAdded:
+      return "ADDED";
+    case ApiChange::Type::kModified:
+      return "MODIFIED";
+    case ApiChange::Type::kDeleted:
+      break;
+  }
+  return "DELETED";
+}
 
 class ApiStream : public http::StreamSource {
  public:
   explicit ApiStream(ApiWatch watch) : watch_(std::move(watch)) {}
 
   void Start(std::function<void()> wake) override {
-    auto subscription = watch_.store->WatchGangs(watch_.filter, std::move(wake), watch_.since);
-    if (subscription.ok()) subscription_ = *std::move(subscription);
+    auto changes = watch_.objects->Watch(watch_.filter, watch_.since, std::move(wake));
+    if (changes.ok()) changes_ = *std::move(changes);
   }
 
   Piece Next() override {
     const absl::Duration left = watch_.until - absl::Now();
     Piece piece{.end = left <= absl::ZeroDuration(), .look_again = left};
     if (piece.end) return piece;
-    // Without a subscription it came too late, though the request had been checked.
-    if (!subscription_ || subscription_->lost()) {
-      piece.data = Event("ERROR", watch_.expired);
-      piece.end = true;
-      return piece;
-    }
     while (piece.data.size() < kWatchPieceBytes) {
-      const std::optional<GangChange> change = subscription_->Next();
+      // Without changes it came too late, though the request had been checked.
+      const std::optional<ApiChange> change = changes_ ? changes_->Next() : std::nullopt;
       if (!change) {
+        piece.end = !changes_ || changes_->lost();
+        if (piece.end) piece.data += Event("ERROR", watch_.expired);
         if (!piece.data.empty()) piece.rest = kWatchRest;
         return piece;
       }
-      piece.data += EventOf(*change);
+      piece.data += Event(NameOf(change->type), watch_.object(change->item));
     }
     piece.more = true;
     return piece;
@@ -45,21 +54,8 @@ class ApiStream : public http::StreamSource {
     return fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object);
   }
 
-  // A PodGroup's gang hides a pod's of the same name, as in lists: one object has a name.
-  std::string EventOf(const GangChange& change) const {
-    const v1::Gang& gang = change.gang->gang();
-    const SharedGang shown = watch_.store->FindGang(gang.namespace_(), gang.name());
-    if (change.deleted && shown != nullptr) {
-      return Event("MODIFIED", watch_.object(shown, change.version));
-    }
-    const bool hidden = shown != nullptr && shown->gang().kind() != gang.kind();
-    if (hidden) return "";
-    const char* type = change.deleted ? "DELETED" : change.is_new ? "ADDED" : "MODIFIED";
-    return Event(type, watch_.object(change.gang, change.version));
-  }
-
   const ApiWatch watch_;
-  std::unique_ptr<GangSubscription> subscription_;
+  std::unique_ptr<ApiChanges> changes_;
 };
 
 }  // namespace

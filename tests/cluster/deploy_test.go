@@ -89,7 +89,7 @@ func TestRolesOfEveryClusterCoverGangs(t *testing.T) {
 	for _, user := range []string{"viewer", "editer"} {
 		expect(true, user, read, groups, workloads, queues)
 		// What Muster says of them.
-		expect(true, user, []string{"get", "list"}, thing{"visibility.muster.dev", "gangs", ""}, thing{"visibility.muster.dev", "localqueues", ""})
+		expect(true, user, read, thing{"visibility.muster.dev", "gangs", ""}, thing{"visibility.muster.dev", "localqueues", ""})
 		status := []thing{{"scheduling.x-k8s.io", "podgroups", "status"}, {"kueue.x-k8s.io", "workloads", "status"}}
 		expect(false, user, write, append(status, workloads, queues)...)
 	}
