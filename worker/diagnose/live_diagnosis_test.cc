@@ -191,6 +191,57 @@ TEST(LiveDiagnosis, OfEndsThatTorchrunSawAtOnceTheOneThatSaysMoreCounts) {
   EXPECT_EQ(diagnosis.Verdict()->rank, 3);
 }
 
+// Of what a killed rank left behind some saw its end before torchrun looked, and torchrun called
+// the lowest of these the first. How long it took to look is no matter.
+TEST(LiveDiagnosis, WhoTorchrunFoundKilledComesBeforeWhoOnlyLostHim) {
+  absl::Time time;
+  ASSERT_TRUE(absl::ParseTime(absl::RFC3339_full, "2026-11-27T18:14:48.2Z", &time, nullptr));
+  for (const absl::Duration pause : {absl::ZeroDuration(), absl::Seconds(1), absl::Seconds(12)}) {
+    LiveDiagnosis diagnosis("train-0");
+    const auto read = [&](std::string_view line) { diagnosis.Read({}, time, line); };
+    for (const std::string_view exception :
+         {"RuntimeError: [./gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:12694: "
+          "Connection reset by peer",
+          "RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer "
+          "[127.0.0.1]:39342"}) {
+      read("Traceback (most recent call last):");
+      read("  File \"/workspace/train.py\", line 89, in main");
+      read("    loss.backward()");
+      read(exception);
+    }
+    time += pause;
+    read(
+        "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 1776 closing signal "
+        "SIGTERM");
+    read(
+        "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 1 "
+        "(pid: 1778) of binary: /usr/bin/python3");
+    read("Traceback (most recent call last):");
+    read("  File \"/usr/lib/python3/dist-packages/torch/distributed/run.py\", line 762, in main");
+    read("    raise ChildFailedError(");
+    read("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ");
+    read("============================================================");
+    read("/workspace/train.py FAILED");
+    read("Failures:");
+    for (const int rank : {2, 3, 4, 1}) {
+      if (rank == 1) read("Root Cause (first observed failure):");
+      read(Concat("[", rank, "]:"));
+      read("  time      : 2026-11-27_18:14:50");
+      read("  host      : localhost");
+      read(Concat("  rank      : ", rank, " (local_rank: ", rank, ")"));
+      read(Concat("  exitcode  : ", rank == 3 ? -SIGKILL : 1, " (pid: ", 1777 + rank, ")"));
+      read("  error_file: <N/A>");
+      read(rank == 3 ? "  traceback : Signal 9 (SIGKILL) received by PID 1780"
+                     : "  traceback : To enable traceback see: "
+                       "https://pytorch.org/docs/stable/elastic/errors.html");
+    }
+    read("============================================================");
+    diagnosis.Ended(std::nullopt, {.exit_code = 1}, time);
+    EXPECT_EQ(CauseOfVerdict(diagnosis), "killed") << pause;
+    EXPECT_EQ(diagnosis.Verdict()->rank, 3) << pause;
+  }
+}
+
 TEST(LiveDiagnosis, WhoRaisedIsNotGuessedWhereSeveralFailedAtOnce) {
   LiveDiagnosis diagnosis("train-0");
   ReadTorchrun("KeyError: 'labels'", 1, &diagnosis);

@@ -402,6 +402,7 @@ void LogReader::AddLine(const Line& line) {
   observation->is_state = line.is_state;
   observation->is_listed = !line.object.empty();
   observation->is_root = in_root_ && observation->is_result;
+  observation->is_beside_root = in_summary_ && !in_root_ && observation->is_result;
   if (!line.is_event) observation->time = in_summary_ ? last_time_ : line.time;
   if (came_) observation->time = LineTime{.time = *came_};
   if (!line.is_state) observation->since = observation->time ? observation->time : source_time_;
@@ -850,6 +851,7 @@ void LogReader::Add(Observation observation) {
     seen.is_passed_on = seen.is_passed_on && observation.is_passed_on;
     seen.xid = std::max(seen.xid, observation.xid);
     seen.is_root = seen.is_root || observation.is_root;
+    seen.is_beside_root = seen.is_beside_root || observation.is_beside_root;
     seen.is_of_root = seen.is_of_root || observation.is_of_root;
     seen.last_line = std::max(seen.last_line, observation.last_line);
     seen.steps_after = seen.part == observation.part ? seen.steps_after : std::nullopt;

@@ -30,20 +30,21 @@ struct Observation {
   // the latest, and at `since` at the earliest, if that is known.
   bool time_is_near = false;
   std::optional<LineTime> since = {};
-  bool is_event = false;      // of Kubernetes; these have an age and no time
-  bool is_state = false;      // of an object as kubectl shows it: in no order with a log's lines
-  bool is_listed = false;     // by kubectl, among those of other objects, which `host` names
-  bool is_result = false;     // RowKind::kResult
-  bool is_weak = false;       // a warning, or words that may be one: it may have been survived
-  bool is_bare = false;       // an exception that no row knows, without frames: of a shell, perhaps
-  bool is_quoted = false;     // Raised::is_quoted
-  bool is_root = false;       // a launcher says that this end came first
-  bool is_of_root = false;    // of the rank that its launcher says failed first
-  bool is_plain = false;      // words in a line that doesn't say how bad it is
-  bool is_record = false;     // words in one that says that it is an error
-  bool is_passed_on = false;  // RowKind::kWraps
-  bool survived = false;      // training went on after it
-  int64_t xid = 0;            // the driver's number; 0 where none is said
+  bool is_event = false;   // of Kubernetes; these have an age and no time
+  bool is_state = false;   // of an object as kubectl shows it: in no order with a log's lines
+  bool is_listed = false;  // by kubectl, among those of other objects, which `host` names
+  bool is_result = false;  // RowKind::kResult
+  bool is_weak = false;    // a warning, or words that may be one: it may have been survived
+  bool is_bare = false;    // an exception that no row knows, without frames: of a shell, perhaps
+  bool is_quoted = false;  // Raised::is_quoted
+  bool is_root = false;    // a launcher says that this end came first
+  bool is_beside_root = false;  // torchrun found it at the look at which it found the first
+  bool is_of_root = false;      // of the rank that its launcher says failed first
+  bool is_plain = false;        // words in a line that doesn't say how bad it is
+  bool is_record = false;       // words in one that says that it is an error
+  bool is_passed_on = false;    // RowKind::kWraps
+  bool survived = false;        // training went on after it
+  int64_t xid = 0;              // the driver's number; 0 where none is said
   // Of a request that the EFA provider failed; 0 otherwise.
   int efa_error = 0;
   std::string peer_address = {};

@@ -382,13 +382,16 @@ bool Replaces(const Finding& later, const Finding& first) {
   // Of ends that a launcher saw at once, or of one rank's, one that says more.
   const bool of_one = first.observation.rank && first.observation.rank == later.observation.rank;
   if (first.observation.cause == CauseId::kProcessEnded && first.observation.is_result &&
-      (!first.observation.is_root || of_one) && later.observation.is_result &&
-      Strength(later) == kOriginStrength && later.observation.cause != CauseId::kProcessEnded &&
+      (!first.observation.is_root || later.observation.is_beside_root || of_one) &&
+      later.observation.is_result && Strength(later) == kOriginStrength &&
+      later.observation.cause != CauseId::kProcessEnded &&
       later.observation.cause != CauseId::kLauncherUnreachable) {
     return Between(first, later) <= kClockSkew;
   }
   // Launchers look at their processes every few seconds.
-  if (later.observation.is_root && IsNoticedByOther(later.observation, first.observation)) {
+  const bool found = later.observation.is_root ||
+                     (later.observation.is_beside_root && RoleOf(first.observation) == Role::kEcho);
+  if (found && IsNoticedByOther(later.observation, first.observation)) {
     return Between(first, later) <= kLongestFarewell;
   }
   if (later.observation.is_result && one_rank) return false;
