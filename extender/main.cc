@@ -1,29 +1,35 @@
-// muster: the service and its command line; what needs no service is muster-lab's. Exit codes: 0
-// done, 1 the answer is no (not found, a finding), 2 it could not be done (bad arguments,
-// unreachable).
+// muster: the service and its command line, and by the name kubectl-muster kubectl's plugin; what
+// needs no service is muster-lab's. Exit codes: 0 done, 1 the answer is no (not found, a finding),
+// 2 it could not be done (bad arguments, unreachable, forbidden).
 
 #include <curl/curl.h>
-#include <google/protobuf/util/json_util.h>
+#include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <fstream>
+#include <filesystem>
 #include <iostream>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "extender/config.h"
+#include "extender/kubectl/completion.h"
+#include "extender/kubectl/query_command.h"
 #include "extender/lab_program.h"
 #include "extender/move/move_command.h"
-#include "extender/rest_client.h"
 #include "extender/service.h"
 #include "extender/stop_signals.h"
 #include "extender/uninstall/uninstall_command.h"
 #include "kube/client/client_config.h"
 #include "lint/lint.h"
-#include "printers/tables.h"
 
 #ifndef MUSTER_VERSION
 #error "MUSTER_VERSION comes from CMake"
@@ -32,70 +38,51 @@
 namespace muster::extender {
 namespace {
 
-constexpr int kNo = 1;
 constexpr int kFailed = 2;
 
 int Fail(const absl::Status& status) {
   std::cerr << "muster: " << std::string(status.message()) << "\n";
-  return absl::IsNotFound(status) ? kNo : kFailed;
-}
-
-// Of what is needed before anything can be answered: its absence is no answer.
-int CannotStart(const absl::Status& status) {
-  Fail(status);
   return kFailed;
 }
 
-std::string Json(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  std::string text;
-  const auto written = google::protobuf::util::MessageToJsonString(message, &text, options);
-  return written.ok() ? text : written.ToString();
+// kubectl runs it by this name as `kubectl muster`.
+bool IsPlugin(const char* program) {
+  return std::filesystem::path(program).filename() == "kubectl-muster";
 }
 
-struct QueryOptions {
-  std::string server = "http://127.0.0.1:8080";
-  std::string name_space;
-  std::string gang;
-  std::string output = "table";
-  std::string token_file;
+// And by this one for what its words can go on with.
+bool IsCompletion(const char* program) {
+  return std::filesystem::path(program).filename() == "kubectl_complete-muster";
+}
 
-  // Exits where the token can't be read.
-  RestClient Client() const {
-    if (token_file.empty()) return RestClient(server);
-    std::ifstream file(token_file);
-    std::string token;
-    if (!(file >> token)) {
-      std::exit(CannotStart(absl::NotFoundError("--token-file: " + token_file + " has no token")));
-    }
-    return RestClient(server, token);
-  }
-};
-
-int Gangs(const QueryOptions& query) {
-  absl::StatusOr<v1::ListGangsResponse> gangs = query.Client().ListGangs(query.name_space);
-  if (!gangs.ok()) return Fail(gangs.status());
-  std::cout << (query.output == "json" ? Json(*gangs) : printers::GangTable(*gangs));
+int RunCompletion(const CLI::App& app, std::vector<std::string> words) {
+  std::cout << Complete(app, std::move(words), [](const QueryOptions& query) {
+    std::ostringstream names;
+    std::ostringstream complaint;
+    // Whoever presses a key doesn't wait for a new leader.
+    const int code = RunQuery(
+        query,
+        {.out = names, .err = complaint, .clock = absl::Now, .sleep = [](absl::Duration) {}});
+    return code == 0 ? names.str() : "";
+  });
   return 0;
 }
 
-int Queues(const QueryOptions& query) {
-  absl::StatusOr<v1::ListQueuesResponse> queues = query.Client().ListQueues();
-  if (!queues.ok()) return Fail(queues.status());
-  std::cout << (query.output == "json" ? Json(*queues) : printers::QueueTable(*queues));
-  return 0;
-}
-
-int Explain(const QueryOptions& query) {
-  const size_t slash = query.gang.find('/');
-  const std::string name_space =
-      slash == std::string::npos ? "default" : query.gang.substr(0, slash);
-  const std::string name = slash == std::string::npos ? query.gang : query.gang.substr(slash + 1);
-  absl::StatusOr<v1::Gang> gang = query.Client().GetGang(name_space, name);
-  if (!gang.ok()) return Fail(gang.status());
-  std::cout << (query.output == "json" ? Json(*gang) : printers::ExplainGang(*gang));
-  return 0;
+int RunQuery(QueryOptions query) {
+  // A connection that is cut, or a pipe that is closed, is an error of a write.
+  signal(SIGPIPE, SIG_IGN);
+  const auto says = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string_view(value == nullptr ? "" : value);
+  };
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  return RunQuery(std::move(query),
+                  {.out = std::cout,
+                   .err = std::cerr,
+                   .colours = terminal && says("NO_COLOR").empty() && says("TERM") != "dumb",
+                   .redraws = terminal && says("TERM") != "dumb",
+                   .clock = absl::Now,
+                   .sleep = absl::SleepFor});
 }
 
 // One line per decision, on standard error; standard output stays for what was asked.
@@ -121,7 +108,7 @@ int Serve(ServeFlags flags) {
   StopSignals signals;
 
   absl::StatusOr<kube::ClientConfig> cluster = kube::LoadClientConfig(flags.options.kubeconfig);
-  if (!cluster.ok()) return CannotStart(cluster.status());
+  if (!cluster.ok()) return Fail(cluster.status());
   absl::StatusOr<std::unique_ptr<Service>> service =
       Service::Start(std::move(flags.options), *std::move(cluster));
   if (!service.ok()) return Fail(service.status());
@@ -131,14 +118,32 @@ int Serve(ServeFlags flags) {
   return 0;
 }
 
-void AddQueryFlags(CLI::App* command, QueryOptions* query) {
-  command->add_option("--server", query->server, "REST address of a running muster")
+// A command that asks for what Muster knows, and the flags of it that kubectl has.
+CLI::App* AddQuery(CLI::App* app, const char* name, const char* what, Query query,
+                   QueryOptions* options) {
+  CLI::App* command = app->add_subcommand(name, what);
+  command->callback([query, options] { options->query = query; });
+  if (query == Query::kExplain) {
+    command->add_option("gang", options->name, "NAME or NAMESPACE/NAME")->required();
+  } else {
+    command->add_option("name", options->name, "this one alone");
+  }
+  if (query != Query::kNodes) {
+    command->add_option("-n,--namespace", options->name_space, "by default that of the context");
+  }
+  if (query == Query::kGangs || query == Query::kQueues) {
+    command->add_flag(
+        "-A,--all-namespaces", options->all_namespaces,
+        query == Query::kGangs ? "of all namespaces" : "the cluster's, not those of a namespace");
+  }
+  command->add_option("-o,--output", options->output, "table, wide, json, yaml or name")
+      ->check(CLI::IsMember({"table", "wide", "json", "yaml", "name"}))
       ->capture_default_str();
-  command->add_option("--token-file", query->token_file,
-                      "file with a bearer token, as of kubectl create token --audience=muster.dev");
-  command->add_option("-o,--output", query->output, "table or json")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
+  command->add_flag("-w,--watch", options->watch, "go on with what changes");
+  command->add_option("--kubeconfig", options->kubeconfig,
+                      "kubeconfig file; by default as kubectl finds it");
+  command->add_option("--context", options->context, "context of the kubeconfig");
+  return command;
 }
 
 void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
@@ -219,24 +224,27 @@ void AddUninstallFlags(CLI::App* uninstall, UninstallOptions* options) {
 }
 
 int Main(int argc, char** argv) {
+  const bool completes = IsCompletion(argv[0]);
+  const bool plugin = completes || IsPlugin(argv[0]);
   CLI::App app("Gang scheduler for Kubernetes: a job starts only when all of it can start.",
-               "muster");
+               plugin ? "kubectl muster" : "muster");
   app.set_version_flag("--version", std::string("muster ") + MUSTER_VERSION);
   app.require_subcommand(1);
 
   ServeFlags flags;
   CLI::App* serve = app.add_subcommand("serve", "run the service");
   AddServeFlags(serve, &flags);
+  if (plugin) serve->group("");  // isn't in the help
 
   QueryOptions query;
-  CLI::App* gangs = app.add_subcommand("gangs", "list gangs");
-  gangs->add_option("-n,--namespace", query.name_space, "of this namespace only");
-  AddQueryFlags(gangs, &query);
-  CLI::App* queues = app.add_subcommand("queues", "list queues, their usage, and who waits");
-  AddQueryFlags(queues, &query);
-  CLI::App* explain = app.add_subcommand("explain", "say why a gang is where it is");
-  explain->add_option("gang", query.gang, "NAMESPACE/NAME")->required();
-  AddQueryFlags(explain, &query);
+  const CLI::App* queries[] = {
+      AddQuery(&app, "gangs", "list gangs", Query::kGangs, &query),
+      AddQuery(&app, "queues", "list queues, their usage, and who waits in order", Query::kQueues,
+               &query),
+      AddQuery(&app, "nodes", "list nodes that come and are there, and for whom", Query::kNodes,
+               &query),
+      AddQuery(&app, "explain", "say what a gang waits for, and what to do", Query::kExplain,
+               &query)};
 
   lint::LintOptions lint_options;
   CLI::App* lint = app.add_subcommand("lint", "find mistakes in manifests, without a cluster");
@@ -260,8 +268,14 @@ int Main(int argc, char** argv) {
 
   // Handed over before anything is parsed; here for --help.
   app.add_subcommand("simulate", "what happens if, in virtual time (needs muster-lab)");
-  app.add_subcommand("demo", "watch a gang wait for its nodes and bind (needs muster-lab)");
-  if (argc > 1 && IsLabCommand(argv[1])) return CannotStart(BecomeLab(argv));
+  CLI::App* demo =
+      app.add_subcommand("demo", "watch a gang wait for its nodes and bind (needs muster-lab)");
+  if (plugin) demo->group("");
+  if (completes) {
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    return RunCompletion(app, {argv + 1, argv + argc});
+  }
+  if (argc > 1 && IsLabCommand(argv[1])) return Fail(BecomeLab(argv));
 
   try {
     app.parse(argc, argv);
@@ -275,12 +289,12 @@ int Main(int argc, char** argv) {
     return RunMove(move_flags.options, std::cout, std::cerr);
   }
   if (*uninstall) return RunUninstall(uninstall_options, std::cout, std::cerr);
-  if (*gangs) return Gangs(query);
-  if (*queues) return Queues(query);
-  if (*explain) return Explain(query);
+  for (const CLI::App* each : queries) {
+    if (*each) return RunQuery(std::move(query));
+  }
   if (!flags.config.empty()) {
     if (absl::Status status = ReadConfig(flags.config, &flags.options); !status.ok()) {
-      return CannotStart(status);
+      return Fail(status);
     }
   }
   return Serve(std::move(flags));

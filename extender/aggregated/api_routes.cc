@@ -15,6 +15,7 @@
 #include "extender/aggregated/api_watch.h"
 #include "fmt/format.h"
 #include "kube/objects/time_text.h"
+#include "printers/tables.h"
 
 namespace muster::extender {
 namespace {
@@ -103,16 +104,6 @@ std::string ListOf(const ApiResource& resource, const ApiItems& found) {
   return list + "]}";
 }
 
-// As kubectl writes ages, roughly.
-std::string AgeOf(const ApiItem& item, absl::Time now) {
-  if (!item.created) return "<unknown>";
-  const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(now - *item.created));
-  if (seconds < 120) return fmt::format("{}s", seconds);
-  if (seconds < 2 * 3600) return fmt::format("{}m", seconds / 60);
-  if (seconds < 48 * 3600) return fmt::format("{}h", seconds / 3600);
-  return fmt::format("{}d", seconds / 86400);
-}
-
 bool WantsTable(const http::Request& request) {
   return request.accept.find("as=Table") != std::string::npos &&
          request.accept.find("g=meta.k8s.io") != std::string::npos;
@@ -138,7 +129,7 @@ std::string TableOf(const ApiResource& resource, const ApiItems& found, const st
   for (const ApiItem& item : found.items) {
     json cells = json::array({item.name});
     for (const std::string& cell : item.cells) cells.push_back(cell);
-    cells.push_back(AgeOf(item, now));
+    cells.push_back(item.created ? printers::AgeText(now - *item.created) : "<unknown>");
     json row = {{"cells", std::move(cells)}};
     if (include == "Object") {
       row["object"] = json::parse(ObjectOf(resource, item), nullptr, false);

@@ -66,6 +66,9 @@ type Launch struct {
 	Quota       string            // who admits: internal (as if it weren't set), kueue or off
 }
 
+// Binary is the program under test.
+func (m *Muster) Binary() string { return m.binary }
+
 // Ensure starts Muster unless it runs, and returns once it is ready.
 func (m *Muster) Ensure() error {
 	m.ensuring.Lock()

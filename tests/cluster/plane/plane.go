@@ -401,6 +401,9 @@ func (p *Plane) startNodes() error {
 	})
 }
 
+// KubectlProgram is where the stock kubectl is.
+func (p *Plane) KubectlProgram() string { return p.program("kubectl") }
+
 // Kubectl runs the stock kubectl as the administrator.
 func (p *Plane) Kubectl(arguments ...string) (string, error) {
 	return p.kubectl(p.Kubeconfig, arguments...)
