@@ -11,7 +11,9 @@ namespace muster::extender {
 LeaseFollower::LeaseFollower(LeaseFollowerOptions options) : options_(std::move(options)) {}
 
 std::optional<kube::Request> LeaseFollower::Tick(absl::Time now) {
-  if (pending_ || now < sent_at_ + options_.look_interval) return std::nullopt;
+  const absl::Duration interval =
+      now < alive_until_ ? options_.look_interval : options_.vacant_look_interval;
+  if (pending_ || now < sent_at_ + interval) return std::nullopt;
   pending_ = true;
   sent_at_ = now;
   kube::Request request;

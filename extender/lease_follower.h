@@ -32,6 +32,8 @@ struct LeaseFollowerOptions {
   // Ours is every holder whose identity begins with this: "HOSTNAME_".
   std::string holder_prefix;
   absl::Duration look_interval = absl::Seconds(1);
+  // Between looks while no live holder is known: who leads next is waited for.
+  absl::Duration vacant_look_interval = absl::Milliseconds(250);
   absl::Duration trust_time = absl::Seconds(10);
 };
 

@@ -58,6 +58,21 @@ TEST_F(LeaseFollowerTest, LooksOncePerIntervalAndNeverTwiceAtOnce) {
   EXPECT_TRUE(follower_.Tick(now_ + absl::Seconds(1)).has_value());
 }
 
+TEST_F(LeaseFollowerTest, LooksMoreOftenWhileNobodyLeads) {
+  Renew("b_1", 6);
+  Look();
+  now_ += absl::Milliseconds(5999);
+  Look();
+  now_ += absl::Milliseconds(249);
+  EXPECT_FALSE(follower_.Tick(now_).has_value());
+  now_ += absl::Milliseconds(1);
+  Renew("a_1", 6);
+  Look();
+  EXPECT_TRUE(Leads());
+  now_ += absl::Milliseconds(250);
+  EXPECT_FALSE(follower_.Tick(now_).has_value()) << "somebody leads";
+}
+
 TEST_F(LeaseFollowerTest, LeadsWhileTheHolderIsOnItsHost) {
   EXPECT_FALSE(Leads());
   EXPECT_THAT(WhyNoLeader(), HasSubstr("has not been read yet"));

@@ -29,6 +29,7 @@ OtherKueue::OtherKueue(kube::Transport& transport, std::string name_space, std::
                  .name = std::move(name),
                  .holder_prefix = std::string(kNobody),
                  .look_interval = kLookInterval,
+                 .vacant_look_interval = kLookInterval,
                  .trust_time = kTrustTime}),
       inbox_(std::make_shared<Inbox>()) {}
 

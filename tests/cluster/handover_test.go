@@ -76,7 +76,7 @@ const (
 )
 
 // kube-scheduler's Lease lasts 6 s from when the other one last saw it renewed.
-// They look every 1 to 2.2 s, and Muster each second.
+// They look every 1 to 2.2 s, and Muster four times a second once it has run out.
 const leaseRunsOut = 15 * time.Second
 
 var (
@@ -346,6 +346,12 @@ type holding struct {
 // and sees to it that they get it back.
 func startReplicas(t *testing.T, hosts ...string) *replicas {
 	t.Helper()
+	return startReplicasWith(t, plane.Launch{}, hosts...)
+}
+
+// startReplicasWith is the same where Muster's configuration is another one.
+func startReplicasWith(t *testing.T, launch plane.Launch, hosts ...string) *replicas {
+	t.Helper()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -368,6 +374,7 @@ func startReplicas(t *testing.T, hosts ...string) *replicas {
 	for _, host := range hosts {
 		replica, err := shared.NewReplica(host)
 		must(err)
+		replica.Launch = launch
 		p.all = append(p.all, replica)
 		must(replica.Start())
 	}
@@ -456,6 +463,13 @@ func (p *replicas) holder() string {
 		return ""
 	}
 	return p.leases[len(p.leases)-1].holder
+}
+
+// heldSince is when the Lease's present holder was seen first.
+func (p *replicas) heldSince() time.Time {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.leases[len(p.leases)-1].at
 }
 
 // awaitHolder waits until the Lease's holder is as wanted.

@@ -24,6 +24,8 @@ type Replica struct {
 	// What the API server calls the tokens. In a pod both have the same one, and
 	// nobody could tell who wrote.
 	MusterCredential, SchedulerCredential string
+	// How its Muster starts from its next start on.
+	Launch Launch
 
 	scheduler container
 	muster    container
@@ -62,7 +64,7 @@ func (p *Plane) NewReplica(host string) (*Replica, error) {
 			"--config="+configFile, "--secure-port=0", "--v=2")
 	}
 	r.muster.start = func() (*process.Process, error) {
-		err := r.Muster.Launch(Launch{})
+		err := r.Muster.Launch(r.Launch)
 		return r.Muster.current(), err
 	}
 	p.mutex.Lock()
