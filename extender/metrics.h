@@ -52,6 +52,9 @@ class Metrics {
   void OnObjectLint(const lint::ObjectLint& lint);
   // Engine::TakeStats, now and then.
   void OnEngine(const coscheduling::EngineStats& stats);
+  // The nodes as published last (v1::ListNodesResponse), now and then while this process leads;
+  // null while it doesn't.
+  void OnNodes(absl::Time now, const MessageList* nodes);
   // EngineLoopStats::longest_step and longest_step_cpu, now and then.
   void OnLongestStep(absl::Time now, const EngineLoopStats& stats);
   // What became of a Workload (workload_changes.h), by its ClusterQueue.

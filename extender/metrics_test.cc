@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -198,6 +199,23 @@ TEST(Metrics, TheProcessTellsOfItselfUnderTheUsualNames) {
   const std::string text = Metrics().Text(sample);
   EXPECT_EQ(Parse(text)["muster_webhook_certificate_expiration_timestamp_seconds"], "1800000000");
   EXPECT_THAT(text, HasSubstr("muster_build_info{version=\""));
+}
+
+TEST(Metrics, NodesAreCountedInGpuSeconds) {
+  auto nodes = std::make_unique<v1::ListNodesResponse>();
+  v1::Node* node = nodes->add_nodes();
+  node->set_node_claim("claim");
+  node->set_stage(v1::USABLE);
+  (*node->mutable_holds())["uid"];
+  (*node->mutable_allocatable())["nvidia.com/gpu"] = 8;
+  (*node->mutable_free())["nvidia.com/gpu"] = 3;
+  const MessageList list(std::move(nodes));
+  Metrics metrics;
+  metrics.OnNodes(absl::FromUnixSeconds(1000), &list);
+  metrics.OnNodes(absl::FromUnixSeconds(1002), nullptr);
+  auto samples = Parse(metrics.Text({}));
+  EXPECT_EQ(samples["muster_bought_gpu_seconds_total"], "16");
+  EXPECT_EQ(samples["muster_held_idle_gpu_seconds_total"], "6");
 }
 
 // A step that had the processor for half of its time.

@@ -614,6 +614,7 @@ struct Service::Impl {
     TrimOnce();
     if (++upkeeps % kUpkeepsPerStats == 0) {
       metrics.OnLongestStep(now, loop->TakeStats());
+      metrics.OnNodes(now, leadership->Leads() ? store.List(Listed::kNodes).get() : nullptr);
       loop->PostLatest("stats", [this](coscheduling::Engine& engine, absl::Time) {
         engine_beat.Beat();
         metrics.OnEngine(engine.TakeStats());

@@ -90,7 +90,7 @@ func measured(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	families := map[string]bool{}
-	for _, found := range regexp.MustCompile(`(BuildHistogram\(\)\s*\.Name\(|Distribution\(|)"(muster_[a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+	for _, found := range regexp.MustCompile(`(BuildHistogram\(\)\s*\.Name\(|Distribution\(|)"((?:muster|kueue)_[a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
 		families[found[2]] = families[found[2]] || found[1] != ""
 	}
 	if len(families) < 40 {
@@ -186,6 +186,7 @@ var healthy = map[string]string{
 	`muster_engine_busy_seconds_total{pod="a"}`:                        "0+6x120",
 	`muster_filter_seconds_bucket{pod="a",le="0.01"}`:                  "0+100x120",
 	`muster_filter_seconds_bucket{pod="a",le="2.5"}`:                   "0+100x120",
+	`muster_filter_seconds_bucket{pod="a",le="5"}`:                     "0+100x120",
 	`muster_filter_seconds_bucket{pod="a",le="+Inf"}`:                  "0+100x120",
 	`muster_http_connections_refused_total{pod="a",server="rest"}`:     "7x120",
 	`muster_http_connections_displaced_total{pod="a",server="rest"}`:   "7x120",

@@ -177,6 +177,9 @@ func webhookKind(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
 }
 
+// RestoreWebhooks makes Muster's webhooks again where a case has deleted them.
+func (p *Plane) RestoreWebhooks() error { return p.applyWebhooks("") }
+
 // applyWebhooks makes them again where a case has deleted them, as the chart would for this answer to
 // who admits: only where Muster itself does is it asked about pods of nobody that name a queue. What
 // Muster has put into their caBundle stays.
