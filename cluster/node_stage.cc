@@ -216,6 +216,25 @@ bool IsWholeFor(const kube::ResourceList& requests, const NodeInfo& info) {
   });
 }
 
+std::vector<NodeStep> StepsOf(const NodeInfo& info, const absl::Time* usable) {
+  std::vector<NodeStep> steps;
+  if (info.claim == nullptr) {
+    steps.push_back({NodeStage::kRegistered, info.node->meta.creation_time});
+  } else {
+    steps.push_back({NodeStage::kRequested, info.claim->meta.creation_time});
+    for (const auto& [stage, name] : {std::pair{NodeStage::kLaunched, "Launched"},
+                                      {NodeStage::kRegistered, "Registered"},
+                                      {NodeStage::kInitialized, "Initialized"}}) {
+      const auto it = info.claim->conditions.find(name);
+      if (it == info.claim->conditions.end() || it->second.status != "True") break;
+      steps.push_back({stage, it->second.last_transition});
+    }
+  }
+  if (usable != nullptr) steps.push_back({NodeStage::kUsable, *usable});
+  std::erase_if(steps, [](const NodeStep& step) { return step.at == absl::InfinitePast(); });
+  return steps;
+}
+
 const NodeReadiness& ReadinessOf(const NodeInfo& info) { return info.readiness; }
 
 kube::Node Forecast(const kube::Node* node, const kube::NodeClaim& claim) {

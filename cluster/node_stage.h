@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "kube/objects/node.h"
 
 namespace muster::cluster {
@@ -71,6 +72,17 @@ std::string SlicesNote(std::string_view in_slices);  // NodeInfo::in_slices
 // devices in full: whoever takes all 8 GPUs counts on the EFA devices beside them. One that takes 1
 // of 8 GPUs may have a node with 7.
 bool IsWholeFor(const kube::ResourceList& requests, const NodeInfo& info);
+
+// When a node came to a stage.
+struct NodeStep {
+  NodeStage stage = NodeStage::kRequested;
+  absl::Time at;
+  bool operator==(const NodeStep&) const = default;
+};
+
+// The stages that it has reached, in their order: what its NodeClaim's conditions tell, of a node
+// that Karpenter didn't make its creation as kRegistered; and kUsable, unless that is null.
+std::vector<NodeStep> StepsOf(const NodeInfo& info, const absl::Time* usable);
 
 // The readiness that the snapshot keeps up to date. Lives as long as `info`.
 const NodeReadiness& ReadinessOf(const NodeInfo& info);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "cluster/snapshot.h"
 #include "cluster/test_objects.h"
 #include "kube/objects/well_known.h"
 
@@ -189,6 +190,31 @@ TEST(Forecast, OfAClaimAlone) {
   EXPECT_EQ(node.taints, claim.taints);
   EXPECT_EQ(node.allocatable, claim.allocatable);
   EXPECT_TRUE(node.ready);
+}
+
+TEST(StepsOf, TellsOfEachStageThatWasReached) {
+  const auto at = [](int seconds) { return absl::FromUnixSeconds(seconds); };
+  NodeInfo info;
+  auto claim = std::make_shared<kube::NodeClaim>(MakeClaim("c"));
+  claim->meta.creation_time = at(100);
+  claim->conditions["Launched"] = {"True", "", "", at(103)};
+  claim->conditions["Registered"] = {"Unknown", "", "", at(103)};
+  claim->conditions["Initialized"] = {"Unknown", "", "", at(103)};
+  info.claim = claim;
+  const std::vector<NodeStep> launched = {{NodeStage::kRequested, at(100)},
+                                          {NodeStage::kLaunched, at(103)}};
+  EXPECT_EQ(StepsOf(info, nullptr), launched);
+  claim->conditions["Registered"] = {"True", "", "", at(140)};
+  claim->conditions["Initialized"] = {"True", "", "", at(150)};
+  const absl::Time usable = at(160);
+  EXPECT_EQ(StepsOf(info, &usable).size(), 5u);
+  EXPECT_EQ(StepsOf(info, &usable).back(), (NodeStep{NodeStage::kUsable, usable}));
+  // One that Karpenter didn't make.
+  info.claim = nullptr;
+  auto node = std::make_shared<kube::Node>(GpuNode());
+  node->meta.creation_time = at(90);
+  info.node = node;
+  EXPECT_EQ(StepsOf(info, nullptr), (std::vector<NodeStep>{{NodeStage::kRegistered, at(90)}}));
 }
 
 TEST(Forecast, TakesTheClaimsRequestsWhileNothingBetterIsKnown) {

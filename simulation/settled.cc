@@ -144,6 +144,13 @@ class Settled {
       if (!node.node_claim().empty() && !claims.contains(node.node_claim())) {
         Say(fmt::format("phantom: NodeClaim {} is shown, and is gone", node.node_claim()));
       }
+      const auto& steps = node.steps();
+      const bool in_order = std::ranges::is_sorted(steps, {}, &v1::NodeStep::stage);
+      const bool ends = !steps.empty() && steps.rbegin()->stage() == v1::USABLE;
+      if (!in_order || ends != (node.stage() == v1::USABLE)) {
+        Say(fmt::format("node {} is {}, by these steps: {}", node.name(),
+                        v1::NodeStage_Name(node.stage()), node.ShortDebugString()));
+      }
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/time_util.h>
 
 #include <algorithm>
 
@@ -15,9 +16,7 @@ namespace muster::coscheduling {
 namespace {
 
 void SetTime(absl::Time time, google::protobuf::Timestamp* out) {
-  const int64_t nanos = absl::ToUnixNanos(time);
-  out->set_seconds(nanos / 1'000'000'000);
-  out->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+  *out = google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(time));
 }
 
 // The proto's begins with what isn't said.
@@ -50,8 +49,7 @@ void DescribeFeasibility(const Feasibility& feasibility, v1::Feasibility* out) {
     v1::NodePoolFinding* item = out->add_node_pools();
     item->set_node_pool(finding.pool);
     item->set_pods(finding.pods);
-    if (!finding.refusal) continue;
-    Set(ReasonFor(*finding.refusal), item);
+    if (finding.refusal) Set(ReasonFor(*finding.refusal), item);
   }
 }
 
@@ -110,6 +108,12 @@ void Report::DescribeNode(const cluster::NodeInfo& info, v1::Node* out) const {
     item->set_resource(shortage.resource);
     item->set_have(shortage.have);
     item->set_want(shortage.want);
+  }
+  const auto usable = usable_since_.find(name);
+  const absl::Time* since = usable == usable_since_.end() ? nullptr : &usable->second;
+  for (const cluster::NodeStep& step : cluster::StepsOf(info, since)) {
+    out->add_steps()->set_stage(StageOf(step.stage));
+    SetTime(step.at, out->mutable_steps()->rbegin()->mutable_at());
   }
   for (const auto& [uid, until] : from_.holds.On(name)) {
     SetTime(until, &(*out->mutable_holds())[uid]);
@@ -187,8 +191,9 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
     member->set_uid(uid);
     member->set_state(MemberStateOf(*pod, IsGatedByUs(*pod)));
     member->set_node(pod->node_name);
+    SetTime(pod->meta.creation_time, member->mutable_created_at());
     member->set_surplus(!pod->IsTerminal() && ++counted > gang.facts.min_member);
-    if (!pod->status_message.empty()) member->set_message(pod->status_message);
+    member->set_message(pod->status_message);
     if (const auto loss = losses.find(uid); loss != losses.end() && loss->second.by_node) {
       member->set_message(loss->second.text);
     }
@@ -249,9 +254,7 @@ void Report::ShowAgain(const std::string& place) {
   };
   note(place);
   const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
-  if (info != nullptr && info->claim != nullptr) {
-    note(cluster::VirtualName(info->claim->meta.name));
-  }
+  if (info != nullptr && info->claim) note(cluster::VirtualName(info->claim->meta.name));
 }
 
 void Report::DescribeNodes(std::vector<v1::Node>* nodes) const {
@@ -265,11 +268,11 @@ void Report::DescribeNodes(std::vector<v1::Node>* nodes) const {
     if (const cluster::Reservation* kept = from_.placement.reservations().KeepsOn(name)) {
       node.set_reserved_for(kept->holder.name);
     }
-    std::set<std::string> expected;
+    auto& expected = *node.mutable_expected_for();
     for (GangId id : from_.placement.GangsOn(name)) {
-      expected.insert(from_.gangs.Find(id)->key.ToString());
+      *expected.Add() = from_.gangs.Find(id)->key.ToString();
     }
-    for (const std::string& gang : expected) node.add_expected_for(gang);
+    std::sort(expected.begin(), expected.end());
   }
 }
 

@@ -61,7 +61,7 @@ void Report::Observe(const cluster::Journal& journal) {
         {NodeChange::kCame, NodeChange::kWent, NodeChange::kClass, NodeChange::kMarks});
     if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
     const cluster::NodeInfo* info = from_.snapshot.FindNode(name);
-    if (info != nullptr && info->UsableNow()) {
+    if (info != nullptr && info->readiness.stage == cluster::NodeStage::kUsable) {
       usable_since_.try_emplace(name, agenda_->now());
     } else {
       usable_since_.erase(name);
