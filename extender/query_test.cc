@@ -17,6 +17,7 @@
 #include "extender/openapi.h"
 #include "extender/rest_routes.h"
 #include "extender/testing/messages.h"
+#include "extender/web_page.h"
 #include "fmt/format.h"
 #include "http/testing/raw_client.h"
 #include "muster/v1/admission.grpc.pb.h"
@@ -495,7 +496,7 @@ TEST_F(QueryTest, UnusableParametersAreNamed) {
   EXPECT_EQ(stub_->GetGang(&context, {}, &gang).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(QueryTest, HealthReadinessMetricsAndPage) {
+TEST_F(QueryTest, HealthReadinessAndMetrics) {
   EXPECT_EQ(Get("/healthz").status, 200);
   EXPECT_EQ(Get("/readyz").body, "ok");
   no_leader_ = "no scheduler leads";
@@ -505,11 +506,37 @@ TEST_F(QueryTest, HealthReadinessMetricsAndPage) {
   EXPECT_EQ(waiting.status, 503);
   EXPECT_EQ(waiting.body, "not ready: pods: not read yet");
   EXPECT_EQ(Get("/metrics").body, "muster_up 1\n");
-  const http::RawClient::Message page = Get("/");
-  EXPECT_THAT(page.header, HasSubstr("text/html"));
-  EXPECT_THAT(page.body, HasSubstr("<title>Muster</title>"));
-  EXPECT_THAT(page.body, Not(HasSubstr("http://")));  // no asset from elsewhere
-  EXPECT_THAT(page.body, Not(HasSubstr("https://")));
+}
+
+TEST_F(QueryTest, ThePageIsOfItsOwnFilesAlone) {
+  EXPECT_THAT(Get("/").body, HasSubstr("<title>Muster</title>"));
+  std::set<std::string> served;
+  for (const WebFile& file : WebFiles()) {
+    const http::RawClient::Message answer = Get(file.path);
+    EXPECT_EQ(answer.status, 200) << file.path;
+    EXPECT_EQ(answer.body, file.text) << file.path;
+    EXPECT_THAT(answer.header, HasSubstr(std::string("Content-Type: ") + file.content_type));
+    for (const char* header : {"Content-Security-Policy: default-src 'none'; script-src 'self'; ",
+                               "frame-ancestors 'none'", "require-trusted-types-for 'script'",
+                               "X-Content-Type-Options: nosniff", "Referrer-Policy: no-referrer"}) {
+      EXPECT_THAT(answer.header, HasSubstr(header)) << file.path;
+    }
+    EXPECT_THAT(answer.header, Not(HasSubstr("unsafe"))) << file.path;
+    // An address is of an XML namespace, or of somebody else's file.
+    std::string text(file.text);
+    for (size_t at; (at = text.find("http://www.w3.org/2000/svg")) != std::string::npos;) {
+      text.erase(at, 26);
+    }
+    EXPECT_THAT(text, Not(HasSubstr("http://"))) << file.path;
+    EXPECT_THAT(text, Not(HasSubstr("https://"))) << file.path;
+    EXPECT_THAT(text, Not(HasSubstr("innerHTML"))) << file.path;
+    served.insert(file.path);
+  }
+  // All that it loads is there.
+  for (const char* path : {"/page.css", "/page.js", "/icon.svg"}) {
+    EXPECT_TRUE(served.contains(path)) << path;
+  }
+  EXPECT_EQ(Get("/nothing.js").status, 404);
 }
 
 TEST_F(QueryTest, DescriptionCoversEveryFieldAndPath) {

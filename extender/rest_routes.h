@@ -8,7 +8,7 @@
 //   GET /v1/queues[?watch=true]                  ListQueuesResponse
 //   GET /v1/queues/{name}, /v1/queues/{namespace}/{name}    Queue
 //   GET /v1/flavors[?watch=true]                 ListFlavorsResponse
-//   GET /openapi.json, /metrics, /healthz, /readyz, / (web page)
+//   GET /openapi.json, /metrics, /healthz, /readyz, / and its files (web page)
 //
 // Bodies are the JSON mapping of proto/muster/v1/admission.proto. A watch sends one object per
 // line: GangEvent for gangs, ListNodesResponse for nodes. Errors are application/problem+json
