@@ -11,7 +11,9 @@
   size      so is each source file
   name      no file is called utils or helpers
   version   what names Muster's version names the one of CMakeLists.txt
-  link      what a document points to in the tree is there
+  link      what a document points to in the tree is there, headings too
+  named     what a page for operators names of Muster is there: metrics, reasons and states, settings,
+            annotations, tests, flags, what `./run` takes
 
 house_test.py shows each rule failing.
 """
@@ -315,21 +317,78 @@ def check_version(root, paths):
                 yield "version", path, f"names {other}; CMakeLists.txt says {version}"
 
 
+def headings(text):
+    """The anchors of a document's headings, as the hosts of repositories make them."""
+    outside = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#+ +(.+?) *$", outside, re.MULTILINE):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def check_links(root, paths):
     for path in paths:
         if not path.endswith(".md"):
             continue
-        folder = os.path.dirname(os.path.join(root, path))
-        for target in re.findall(r"\]\(([^)#\s]+)", read(root, path)):
-            if not re.match(r"\w+:", target) and not os.path.exists(os.path.join(folder, target)):
+        folder = os.path.dirname(path)
+        for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", read(root, path)):
+            if re.match(r"\w+:", target):
+                continue
+            to = os.path.normpath(os.path.join(folder, target)) if target else path
+            if os.path.isdir(os.path.join(root, to)):
+                to = os.path.join(to, "README.md") if heading else to
+            if not os.path.exists(os.path.join(root, to)):
                 yield "link", path, f"points to {target}, which isn't there"
+            elif heading and to.endswith(".md") and heading not in headings(read(root, to)):
+                yield "link", path, f"points to heading {heading} of {to}, which isn't there"
+
+
+# The pages that operators read.
+OPERATORS = re.compile(r"(docs/[^/]+|README|SECURITY|deploy/README)\.md$")
+
+
+def check_named(root, paths):
+    texts = {}
+
+    def within(pattern):
+        """All sources whose path matches."""
+        if pattern not in texts:
+            texts[pattern] = "\n".join(read(root, path) for path in paths if re.search(pattern, path))
+        return texts[pattern]
+
+    service = r"^(extender|lint|lab)/.*(?<!_test)\.cc$"
+    named = (
+        # what it is, how a page names it, whether it is there
+        ("metric", r"\b(muster_[a-z_]+)\b", lambda name:
+            f'"{re.sub("_(bucket|sum|count)$", "", name)}"' in within(r"^extender/.*\.cc$") or
+            f'"{name}"' in within(r"^extender/.*\.cc$")),
+        ("reason or state", r"(?<![\w$])([A-Z]{3,}(?:_[A-Z]+)+)\b", lambda name:
+            re.search(rf"\b{name} = ", within(r"\.proto$"))),
+        ("annotation or label", r"(?<!\.)\b(muster\.dev/[a-z][a-z-]*[a-z])", lambda name:
+            name in within(r"\.(cc|h|yaml)$")),
+        ("setting", r"`(?:config\.)?(?:engine|extender|webhook|query)\.([A-Za-z]+)\b", lambda name:
+            f'"{name}"' in within(r"^(yaml|extender)/.*\.cc$") or f'"{name}"' in within(r"values\.schema\.json$")),
+        ("test", r"\b(Test[A-Z]\w{6,})\b", lambda name: f"func {name}(" in within(r"_test\.go$")),
+        ("flag of muster", r"(?:^\$ |[`|] *)muster [a-z][^`\n|]*?(--[a-z-]+)", lambda name: f"{name}\"" in within(service) or
+            f"{name}," in within(service)),
+        ("command of ./run", r"\./run ([a-z]+)", lambda name: re.search(rf"^  {name}[ )]", within(r"^run$"), re.MULTILINE)),
+        ("soak", r"\./run soak ([a-z-]+)", lambda name: f'"$1" {name} ' in within(r"^run$")),
+        ("benchmark", r"\./run bench ([a-z]+)", lambda name: name == "admission" or f"bench/{name}_bench.cc" in "\n".join(paths)),
+    )
+    for path in paths:
+        if not OPERATORS.match(path):
+            continue
+        text = read(root, path)
+        for what, pattern, is_there in named:
+            for name in sorted(set(re.findall(pattern, text, re.MULTILINE))):
+                if not is_there(name):
+                    yield "named", path, f"names {what} {name}, which isn't there"
 
 
 def breaches(root):
     """(rule, path, what is wrong) of everything in the tree, NOT_YET aside."""
     paths = list(tree(root))
     for check in (check_includes, check_owners, check_sizes, check_names, check_version,
-                  check_links):
+                  check_links, check_named):
         yield from check(root, paths)
 
 

@@ -205,10 +205,43 @@ class TheVersion(TestCase):
 
 class Links(TestCase):
     def test_point_to_what_is_there(self):
-        self.passes("quota/README.md", "[here](README.md) [map](../CMakeLists.txt#top) [up](..)\n"
-                                       "[Kueue](https://kueue.sigs.k8s.io) [below](#below)\n")
+        self.passes("quota/README.md", "# Who goes\n## It\'s `first`, [then](..) not\n"
+                                       "[here](README.md) [map](../CMakeLists.txt#top) [up](..) [too](../quota#who-goes)\n"
+                                       "[Kueue](https://kueue.sigs.k8s.io) [below](#its-first-then-not)\n")
         self.refused("quota/README.md", "[gone](../cluster)\n", "link",
                      "points to ../cluster, which isn't there")
+        self.refused("quota/README.md", "```\n# gone\n```\n[gone](#gone)\n", "link",
+                     "points to heading gone of quota/README.md, which isn't there")
+
+
+class Named(TestCase):
+    SOURCES = {
+        "extender/metrics.cc": 'Family("muster_gangs"); Family("muster_wait_seconds");\n',
+        "extender/main.cc": 'uninstall->add_flag("--yes"); lint->add_option("-o,--output", 1);\n',
+        "proto/muster/v1/states.proto": "enum ReasonCode {\n  ALL_BOUND = 50;\n}\n",
+        "yaml/engine_options.cc": 'fields.ReadDuration("nodeGrace", 1); constexpr auto k = "muster.dev/gang";\n',
+        "tests/cluster/gate_test.go": "func TestNobodyGetsIn(t *testing.T) {\n}\n",
+        "tests/bench/engine_bench.cc": "\n",
+        "run": '  test) x ;;\n  bench) x ;;\n  soak) x ;;\n  "$1" flood \'what\' y\n',
+    }
+
+    def test_is_what_is_there(self):
+        page = ("muster_gangs muster_wait_seconds_bucket ALL_BOUND `config.engine.nodeGrace` `muster.dev/gang` TestNobodyGetsIn\n"
+                "`muster uninstall --yes` ./run soak flood, ./run bench engine\n```console\n$ muster lint --output=json\n```\n")
+        self.assertEqual(found(self.SOURCES | {"docs/operate.md": page}), [])
+        # Who changes the project may name what he likes.
+        self.assertEqual(found(self.SOURCES | {"quota/README.md": "SOME_THING TestSomething"}), [])
+
+    def test_is_refused_where_it_is_not_there(self):
+        for page, wrong in {
+            "muster_gang": "metric muster_gang", "ALL_BONUD": "reason or state ALL_BONUD",
+            "`engine.nodeGrac`": "setting nodeGrac", "`muster.dev/gong`": "annotation or label muster.dev/gong",
+            "TestNobodyGetsOut": "test TestNobodyGetsOut", "`muster uninstall --no`": "flag of muster --no",
+            "./run tests": "command of ./run tests", "./run soak floods": "soak floods",
+            "./run bench motor": "benchmark motor",
+        }.items():
+            self.assertEqual(found(self.SOURCES | {"docs/operate.md": page + "\n"}),
+                             [f"docs/operate.md: named: names {wrong}, which isn't there"])
 
 
 class NotYet(TestCase):

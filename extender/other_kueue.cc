@@ -73,7 +73,7 @@ quota::Wait OtherKueue::Verdict(absl::Time now) {
           fmt::format("another Kueue is running: {} holds Lease {}; two that admit from the same "
                       "queues would each count only their own",
                       follower_.holder(), lease_),
-          "scale Kueue's Deployment to 0 (deploy/README.md, Moving in from Kueue), or set "
+          "scale Kueue's Deployment to 0 (docs/from-kueue.md), or set "
           "quota: kueue"};
 }
 

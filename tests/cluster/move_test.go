@@ -19,7 +19,7 @@ import (
 	"muster.dev/tests/cluster/timeline"
 )
 
-// A cluster changes from Kueue to Muster and back, as deploy/README.md says, with everything that
+// A cluster changes from Kueue to Muster and back, as docs/from-kueue.md says, with everything that
 // runs and waits there. What is used is counted here once from the pods and once from the Workloads,
 // by nothing of Muster's.
 
@@ -347,7 +347,7 @@ func (c *movingCase) mentions(output string, words ...string) {
 	}
 }
 
-// clearTheWay is what deploy/README.md has an administrator do once Kueue is at 0 replicas.
+// clearTheWay is what docs/from-kueue.md has an administrator do once Kueue is at 0 replicas.
 func (c *movingCase) clearTheWay() {
 	c.Helper()
 	for _, arguments := range [][]string{

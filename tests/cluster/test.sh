@@ -104,6 +104,7 @@ digest=$({
   ../chart/build.sh --where
   [[ -z $peers ]] || { ./build.sh --peers --where && ../kueue/build.sh --where; }
   find jobs kubelet ../../deploy -type f ! -name '*.go' ! -name '*.md' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+  cat ../../docs/*.md | sha256sum
   env | grep '^MUSTER_' | grep -v '^MUSTER_\(KEPT\|PLANES\|WORKER_BINARY\)=' | LC_ALL=C sort
 } | sha256sum | cut -c 1-24)
 worker=$({ echo "$digest" && without_lines "$MUSTER_WORKER_BINARY"; } | sha256sum | cut -c 1-24)

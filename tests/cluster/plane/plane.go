@@ -61,6 +61,7 @@ type Plane struct {
 	processes []*process.Process                          // in the order they were started
 	starts    map[string]func() (*process.Process, error) // how, by name
 	replicas  []*Replica
+	pods      *Pods // nil: nobody plays the kubelet of Muster's pods
 }
 
 // Options say where the things lie that a control plane is made of.
@@ -77,6 +78,9 @@ type Options struct {
 	Measured bool
 	// Audited keeps Requests without leaving anything out.
 	Audited bool
+	// Bare is a cluster before Muster is installed: without its manifests and programs, and without the
+	// timeline. RunPods runs what is installed then.
+	Bare bool
 }
 
 // Start returns once every program is ready. On an error the folder is kept.
@@ -199,6 +203,9 @@ func (p *Plane) start(options Options) (err error) {
 	if err := p.createCRDs(); err != nil {
 		return err
 	}
+	if options.Bare {
+		return p.startNodes()
+	}
 	// Before there are nodes: the Deployment's pod must not run.
 	if err := p.deploy(options.Manifests); err != nil {
 		return err
@@ -235,6 +242,9 @@ var controllers = []string{
 }
 
 func controllersOf(options Options) []string {
+	if options.Bare {
+		return append(slices.Clone(controllers), "endpointslice-controller")
+	}
 	return slices.DeleteFunc(slices.Clone(controllers), func(name string) bool {
 		return options.Measured && name == "job-controller"
 	})
@@ -461,6 +471,9 @@ func (p *Plane) Stop() {
 	for _, replica := range p.replicas {
 		replica.Lose()
 	}
+	if p.pods != nil {
+		p.pods.kill()
+	}
 	for i := len(p.processes) - 1; i >= 0; i-- {
 		// Nothing is kept, so nobody needs a graceful end; kube-apiserver's
 		// takes up to 15 s.
@@ -476,6 +489,9 @@ func (p *Plane) webhookEndpoints() []string {
 	endpoints := []string{p.Muster.WebhookAddress}
 	for _, replica := range p.replicas {
 		endpoints = append(endpoints, replica.Muster.WebhookAddress)
+	}
+	if p.pods != nil {
+		endpoints = append(endpoints, p.pods.endpoints()...)
 	}
 	return endpoints
 }

@@ -53,6 +53,17 @@ func StartMounted(folder, path, name, logPath string, environment []string, prog
 	return start(attributes, name, logPath, environment, "/bin/sh", arguments)
 }
 
+// StartInPod is both: a host name, and a folder at another path.
+func StartInPod(host, folder, path, name, logPath string, environment []string, program string, arguments ...string) (*Process, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, err
+	}
+	attributes := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	useOwnHostName(attributes)
+	arguments = append([]string{"-c", `hostname "$0" && mount --bind "$1" "$2" && shift 2 && exec "$@"`, host, folder, path, program}, arguments...)
+	return start(attributes, name, logPath, environment, "/bin/sh", arguments)
+}
+
 // StartContained runs a program as the first process of a container: with process
 // ids, a network, a host name and mounts of its own. It takes root.
 func StartContained(name, logPath string, environment []string, program string, arguments ...string) (*Process, error) {
