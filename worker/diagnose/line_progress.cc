@@ -66,13 +66,13 @@ bool SaysThatItGoesOn(std::string_view body) {
   if (body.size() > kLongest) return false;
   // A shell's that is told to go on.
   if (body == "+ true" || body == "+ :") return true;
-  constexpr std::array<std::string_view, 24> kWords = {
+  constexpr std::array<std::string_view, 25> kWords = {
       "retrying",     "retry 1/",     "retry #1",    "retried",     "will retry",
       "trying",       "try again in", "another try", "skipping",    "skipped",
       "falling back", "fell back",    "continuing",  "as expected", "expected to fail",
       "from scratch", "recreating",   "recovered",   "recovering",  "-> using",
-      "does not fit", "doesn't fit",  "not usable",  "using "};
-  constexpr std::string_view kFirsts = "rwtasfced-nu";  // letters of the words
+      "does not fit", "doesn't fit",  "not usable",  "using ",      "ignoring "};
+  constexpr std::string_view kFirsts = "rwtasfced-nui";  // letters of the words
   bool in_word = false;
   for (size_t at = 0; at < body.size(); ++at) {
     const bool begins =
@@ -170,12 +170,15 @@ bool ScaleIsZero(std::string_view body) {
 bool IsProgress(std::string_view body) {
   constexpr std::array<std::string_view, 8> kLosses = {
       "'loss'", "\"loss\"", "loss:", "loss=", "loss ", "Loss:", "Loss ", "Loss="};
+  // That of regressions, which is seldom called a loss.
+  constexpr std::array<std::string_view, 3> kErrors = {" mse ", " mse=", " mse: "};
   constexpr std::array<std::string_view, 5> kSpeeds = {"it/s", "s/it]", "s/it,", "tok/s",
                                                        "samples/s"};
   constexpr size_t kLongest = 2000;
   if (body.size() > kLongest || !HasDigit(body)) return false;
   const auto holds = [&](std::string_view word) { return body.find(word) != body.npos; };
   return (holds("oss") && std::ranges::any_of(kLosses, holds)) ||
+         (holds(" mse") && std::ranges::any_of(kErrors, holds)) ||
          (body.find('/') != body.npos && std::ranges::any_of(kSpeeds, holds)) ||
          holds("elapsed time per iteration");
 }

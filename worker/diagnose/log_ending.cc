@@ -12,8 +12,8 @@ namespace {
 
 // Between a process's end and its launcher's word on it.
 constexpr absl::Duration kLongestDying = absl::Minutes(1);
-// Steps after an error that show that it ended nothing; the last, that an end has its own reason.
-constexpr int64_t kStepsOfSurvivors = 5;
+// Steps after an error that show that it ended nothing, beside kStepsOfSurvivors; the last, that an
+// end has its own reason.
 constexpr int64_t kStepsOfPlainWords = 3;
 constexpr int64_t kStepsOfRetries = 1;
 constexpr int64_t kStepsOfAnotherStory = 10;
@@ -113,14 +113,13 @@ void LogReader::MarkSurvivors() {
     });
   };
   // What came after more steps is why it ended.
-  const auto writers = static_cast<int64_t>(std::max<size_t>(progress_.size(), 1));
   const auto is_explained = [&](const Observation& of) {
     return absl::c_any_of(facts_.observations, [&](const Observation& other) {
       return (!other.is_result || IsEndByItself(other.cause)) && !other.is_event &&
              !other.is_weak && CauseOf(other.cause).role != Role::kWarning &&
              other.line > of.last_line && MayBeSameRank(of, other) &&
              (of.rank ? other.progress_before - of.progress_before
-                      : (other.all_before - of.all_before) / writers) >= kStepsOfSurvivors;
+                      : (other.all_before - of.all_before) / Writers()) >= kStepsOfSurvivors;
     });
   };
   const bool completed = completion_ > 0 && !ends_after(completion_, nullptr);

@@ -812,13 +812,20 @@ void LogReader::Add(Observation observation) {
   if (observation.last_line == 0) {
     observation.last_line = observation.line;
     observation.progress_before = ProgressAround(observation);
-    observation.all_before = Steps();
+    observation.all_before = observation.all_before_first = Steps();
   }
   watched_until_ = std::max(watched_until_, observation.last_line + kLinesOfRecovery);
   for (size_t i = section_start_; i < facts_.observations.size(); ++i) {
     Observation& seen = facts_.observations[i];
     if (!SameSource(seen, observation)) continue;
     seen.count += observation.count;
+    // Another exception than the one that the program got over again and again.
+    const int64_t between = (seen.all_before - seen.all_before_first) / Writers();
+    if (seen.cause == CauseId::kPythonException && observation.text != seen.text &&
+        observation.line > seen.last_line && between >= kStepsOfSurvivors) {
+      seen = std::move(observation);
+      return;
+    }
     // What was survived once may end a job the next time.
     if (seen.survived != observation.survived) {
       if (seen.survived) {
@@ -857,6 +864,7 @@ void LogReader::Add(Observation observation) {
     seen.steps_after = seen.part == observation.part ? seen.steps_after : std::nullopt;
     seen.progress_before = std::max(seen.progress_before, observation.progress_before);
     seen.all_before = std::max(seen.all_before, observation.all_before);
+    seen.all_before_first = std::min(seen.all_before_first, observation.all_before_first);
     return;
   }
   if (facts_.observations.size() >= kMaxObservations) {

@@ -1,8 +1,10 @@
 // One log, read line by line: what it shows, and what it tells of the ranks that wrote it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -45,6 +47,8 @@ class LogReader {
   static constexpr size_t kMaxObservations = 256;
   // In which a program says that it goes on after an error, that of the error included.
   static constexpr int64_t kLinesOfRecovery = 4;
+  // After an error, which show that it ended nothing.
+  static constexpr int64_t kStepsOfSurvivors = 5;
 
   explicit LogReader(std::string file);
 
@@ -128,6 +132,8 @@ class LogReader {
   bool IsToldOfPod(const Observation& observation) const;
   const std::string& PlaceOf(const Line& line) const;
   int64_t Steps() const;
+  // How many ranks write of their steps, at least 1.
+  int64_t Writers() const { return std::max<int64_t>(std::ssize(progress_), 1); }
   int64_t StepsAfter(const Observation& seen) const;
 
   LogFacts facts_;

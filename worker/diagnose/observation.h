@@ -51,6 +51,7 @@ struct Observation {
   int64_t last_line = 0;                    // the last such line
   int64_t progress_before = 0;              // lines of progress before that
   int64_t all_before = 0;                   // the same, of all ranks
+  int64_t all_before_first = 0;             // the same, before the first such line
   std::optional<int64_t> steps_after = {};  // in its part of the log, once that has ended
 };
 
