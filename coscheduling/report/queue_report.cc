@@ -86,14 +86,12 @@ bool QueueReport::Write(const quota::QueueStatus& status, bool of_cohort) {
   update.since = shown.since;
   update.of_cohort = of_cohort;
   const std::string target = (of_cohort ? "cohort-status/" : "queue-status/") + status.name;
-  const bool started =
-      outbox_->Act(target, std::move(update),
-                   [this, key = std::pair(of_cohort, status.name)](const auto& result, absl::Time) {
-                     if (result.ok()) return;
-                     shown_[key].status.reset();
-                     stale_ = true;
-                   });
-  if (!started) return false;
+  const auto refused = [this, key = std::pair(of_cohort, status.name)](const auto& result, auto) {
+    if (result.ok()) return;
+    shown_[key].status.reset();
+    stale_ = true;
+  };
+  if (!outbox_->Act(target, std::move(update), refused)) return false;
   shown.status = status;
   shown.active = active;
   shown.written = now;
@@ -126,14 +124,13 @@ void QueueReport::DescribeQueues(std::vector<v1::Queue>* queues) const {
 }
 
 void QueueReport::DescribeFlavors(std::vector<v1::Flavor>* flavors) const {
-  const quota::QuotaScheduler& quotas = quota_.scheduler();
   std::map<std::string, v1::Flavor> by_name;
-  for (const kube::ResourceFlavor* flavor : quotas.Flavors()) {
+  for (const kube::ResourceFlavor* flavor : quota_.scheduler().Flavors()) {
     v1::Flavor& out = by_name[flavor->meta.name];
     for (const auto& [key, value] : flavor->node_labels) (*out.mutable_node_labels())[key] = value;
     for (const kube::Taint& taint : flavor->node_taints) out.add_node_taints(taint.ToString());
   }
-  for (const quota::FlavorUsage& sum : quotas.FlavorTotals()) {
+  for (const quota::FlavorUsage& sum : quota_.scheduler().FlavorTotals()) {
     Fill(sum, by_name[sum.flavor].add_usage());
   }
   for (auto& [name, flavor] : by_name) {

@@ -67,6 +67,24 @@ bool IsEndByItself(CauseId cause) {
 
 }  // namespace
 
+// The steps that may show that something was survived: of a warning of no rank, anybody's.
+int64_t LogReader::ProgressAround(const Observation& seen) const {
+  const bool of_all = ((seen.is_weak || seen.is_quoted) && !seen.rank) ||
+                      seen.cause == CauseId::kLauncherUnreachable;
+  return of_all ? Steps() : ProgressOf(seen.rank);
+}
+
+// Steps of another part of the log show something only if they say that they came later.
+int64_t LogReader::StepsAfter(const Observation& seen) const {
+  if (seen.is_event || seen.is_state) return 0;
+  if (facts_.parts == 1) return ProgressAround(seen) - seen.progress_before;
+  const auto own = seen.steps_after.value_or(ProgressAround(seen) - seen.progress_before);
+  const auto later = absl::c_count_if(step_times_, [&](const LineTime& step) {
+    return seen.time && Since(*seen.time, step) > absl::ZeroDuration();
+  });
+  return std::max<int64_t>(own, later);
+}
+
 // Events of pods that aren't the job's, where kubectl lists all of a namespace: those of the job
 // are the ones that also write here, or else the most.
 void LogReader::DropStrangers() {
