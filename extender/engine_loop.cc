@@ -1,5 +1,6 @@
 #include "extender/engine_loop.h"
 
+#include <pthread.h>
 #include <time.h>
 
 #include <algorithm>
@@ -42,9 +43,14 @@ struct EngineLoop::State {
   void Enqueue(EngineTask task, bool is_urgent) {
     const std::lock_guard lock(mutex);
     if (stopped) return;
-    tasks.push_back(std::move(task));
+    Add(std::move(task));
     urgent |= is_urgent;
     has_work.notify_one();
+  }
+
+  void Add(EngineTask task) {
+    if (tasks.empty()) waiting_since = options.clock();
+    tasks.push_back(std::move(task));
   }
 
   // The newest goes to the end: what was posted between the two sees what it would have seen.
@@ -60,7 +66,7 @@ struct EngineLoop::State {
       ++superseded;
       ++stats.superseded;
     }
-    tasks.push_back(std::move(task));
+    Add(std::move(task));
     if (superseded > kFewSuperseded && superseded > tasks.size() / 2) Compact();
     has_work.notify_one();
   }
@@ -98,6 +104,10 @@ struct EngineLoop::State {
     sleep_until(rest_until, [this] { return stopping || urgent; });
     sleep_until(wake, [this] { return stopping || !tasks.empty(); });
     urgent = false;
+    if (!tasks.empty()) {
+      const absl::Duration late = options.clock() - std::max(waiting_since, rest_until);
+      stats.busy_time += std::max(absl::ZeroDuration(), late);
+    }
     std::vector<EngineTask> taken = std::exchange(tasks, {});
     newest = {};
     stats.tasks += taken.size() - std::exchange(superseded, 0);
@@ -124,7 +134,7 @@ struct EngineLoop::State {
       rest_until = ended + std::min(took * kRestPerStep, kLongestRest);
       const std::lock_guard lock(mutex);
       ++stats.steps;
-      stats.step_time += took;
+      stats.busy_time += took;
       stats.longest_step = std::max(stats.longest_step, took);
       stats.longest_step_cpu = std::max(stats.longest_step_cpu, cpu);
       if (stopping && tasks.empty()) {
@@ -142,6 +152,7 @@ struct EngineLoop::State {
   std::condition_variable has_room;
   std::vector<EngineTask> tasks;                    // null: superseded
   size_t superseded = 0;                            // of them
+  absl::Time waiting_since;                         // while there are some: the first
   absl::flat_hash_map<std::string, size_t> newest;  // where in `tasks` the one of a key is
   bool urgent = false;
   bool stopping = false;
@@ -157,7 +168,10 @@ EngineLoop::~EngineLoop() { Stop(); }
 
 void EngineLoop::Start() {
   const std::lock_guard lock(state_->mutex);
-  state_->thread = std::thread([this] { state_->Loop(); });
+  state_->thread = std::thread([this] {
+    pthread_setname_np(pthread_self(), "engine");
+    state_->Loop();
+  });
 }
 
 void EngineLoop::Stop() {

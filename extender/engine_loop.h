@@ -30,7 +30,8 @@ struct EngineLoopStats {
   size_t queued = 0;
   absl::Duration longest_step;  // since the last call, as the next
   absl::Duration longest_step_cpu;
-  absl::Duration step_time;
+  // In steps, and from when one was due until the processor was there to begin it.
+  absl::Duration busy_time;
 };
 
 class EngineLoop {

@@ -55,6 +55,21 @@ TEST(EngineLoop, AStormOfTasksIsTakenTogether) {
   EXPECT_LT(stats.steps, 100u);
 }
 
+// Here the thread doesn't exist yet; a processor that others have is the same to it.
+TEST(EngineLoop, TimeInWhichAStepIsDueAndNobodyBeginsItIsBusy) {
+  std::atomic<int64_t> seconds = 1000;
+  EngineLoop::Options options = Options();
+  options.clock = [&] { return absl::FromUnixSeconds(seconds); };
+  EngineLoop loop(options, [&](const coscheduling::StepOutput&, const coscheduling::Engine&) {});
+  seconds = 1100;
+  loop.Post([](coscheduling::Engine&, absl::Time) {});
+  seconds = 1105;
+  loop.Post([&](coscheduling::Engine&, absl::Time) { seconds = 1107; });
+  loop.Start();
+  loop.Stop();
+  EXPECT_EQ(loop.TakeStats().busy_time, absl::Seconds(7));
+}
+
 // An engine whose thread is held in a task until the test lets it go.
 class HeldLoop {
  public:

@@ -40,6 +40,13 @@ std::string NameOf(const EmitEvent& event, absl::Time at, uint64_t serial) {
                      serial & 0xff);
 }
 
+// What is told of a namespace that is being deleted, or has been, nobody can read.
+bool HasNoReader(const kube::Response& answer) {
+  return answer.status == 404 ||
+         (answer.status == 403 &&
+          answer.body.find("\"NamespaceTerminating\"") != std::string::npos);
+}
+
 kube::Request Create(const EmitEvent& event, const std::string& name, const std::string& instance,
                      absl::Time at) {
   std::string api_version = event.kind == "Pod" ? "v1" : "scheduling.x-k8s.io/v1alpha1";
@@ -167,10 +174,11 @@ struct EventRecorder::State : std::enable_shared_from_this<EventRecorder::State>
     const bool written = answer.ok() && answer->ok();
     // The API server forgets events after an hour: this one begins anew.
     const bool forgotten = counted && answer.ok() && answer->status == 404;
+    const bool moot = answer.ok() && HasNoReader(*answer);
     {
       const std::lock_guard lock(mutex);
       --in_flight;
-      if (!written && !forgotten) ++stats.failed;
+      if (!written && !forgotten && !moot) ++stats.failed;
       if (forgotten) Forget(KeyOf(counted->event));
     }
     if (forgotten) Enqueue(counted->event, counted->at);

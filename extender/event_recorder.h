@@ -42,7 +42,7 @@ class EventRecorder {
   struct Stats {
     uint64_t sent = 0;
     uint64_t dropped = 0;
-    uint64_t failed = 0;
+    uint64_t failed = 0;  // but for those about a namespace that goes
     size_t waiting = 0;
     size_t remembered = 0;
   };

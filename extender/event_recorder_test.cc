@@ -63,6 +63,19 @@ TEST_F(EventRecorderTest, EventThatTheServerForgotBeginsAnew) {
   EXPECT_EQ(recorder_->stats().failed, 1u);
 }
 
+TEST_F(EventRecorderTest, WhatIsToldOfANamespaceThatGoesIsNoLoss) {
+  Start({.burst = 10, .max_in_flight = 10});
+  recorder_->Record(Waiting("3 of 4"));
+  recorder_->Record(Waiting("2 of 4"));
+  recorder_->Record(Waiting("1 of 4"));
+  transport_.sent[0]->Answer(
+      403, R"({"reason":"Forbidden","details":{"causes":[{"reason":"NamespaceTerminating"}]}})");
+  transport_.sent[1]->Answer(404);
+  EXPECT_EQ(recorder_->stats().failed, 0u);
+  transport_.sent[2]->Answer(403, R"({"reason":"Forbidden"})");
+  EXPECT_EQ(recorder_->stats().failed, 1u);
+}
+
 TEST_F(EventRecorderTest, RateAndQueueAreBounded) {
   Start({.per_second = 10, .burst = 2, .max_in_flight = 10, .max_waiting = 3});
   for (int i = 0; i < 10; ++i) recorder_->Record(Waiting(std::to_string(i)));

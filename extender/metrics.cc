@@ -377,8 +377,9 @@ void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& s
                static_cast<double>(sample.loop.superseded));
   out->Gauge("muster_engine_queue", "Tasks that wait for the engine's thread.",
              static_cast<double>(sample.loop.queued));
-  out->Counter("muster_engine_busy_seconds_total", "Time the engine's thread spent in steps.",
-               absl::ToDoubleSeconds(sample.loop.step_time));
+  out->Counter("muster_engine_busy_seconds_total",
+               "Time in which the engine was in a step, or was to begin one and had no processor.",
+               absl::ToDoubleSeconds(sample.loop.busy_time));
 }
 
 void AddWatches(const Metrics::Sample& sample, Snapshot* out) {

@@ -1,5 +1,6 @@
 #include "http/server.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -91,6 +92,7 @@ class Server::Impl {
     });
     for (int i = 0; i < core_->options.threads; ++i) {
       threads_.emplace_back([core = core_] {
+        pthread_setname_np(pthread_self(), "http");
         // Only of this thread: Linux has it so, whatever POSIX says. A larger one is never refused.
         setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), core->options.niceness);
         core->context.run();
