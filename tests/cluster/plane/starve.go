@@ -12,19 +12,22 @@ import (
 	"muster.dev/tests/cluster/process"
 )
 
+// So many programs compute on the processor of those that are starved.
+const hungry = 3
+
 // Starve leaves some of Muster's threads, by name and niceness, only what nobody else wants of a
-// processor on which another program computes all the time (SCHED_IDLE: 0.3 % of it, in slices of some
-// milliseconds); release ends that. It takes root.
+// processor on which others compute all the time: of the least priority, half a percent of it; release
+// ends that. It takes root.
 func (m *Muster) Starve(threads func(name string, niceness int) bool) (release func() error, err error) {
-	var other *process.Process
+	var others []*process.Process
 	var starved []string
 	release = func() error {
-		if other != nil {
-			other.Kill()
+		for _, one := range others {
+			one.Kill()
 		}
 		var failed []error
 		for _, thread := range starved {
-			failed = append(failed, command("chrt", "--other", "--pid", "0", thread))
+			failed = append(failed, command("renice", "--priority", "0", "--pid", thread))
 		}
 		return errors.Join(failed...)
 	}
@@ -45,13 +48,17 @@ func (m *Muster) Starve(threads func(name string, niceness int) bool) (release f
 	if len(starved) == 0 {
 		return release, fmt.Errorf("none of muster's %d threads is meant", len(entries))
 	}
-	if other, err = process.Start("hungry", m.plane.path("logs/hungry.log"), nil,
-		"taskset", "--cpu-list", "0", "sh", "-c", "while :; do :; done"); err != nil {
-		return release, err
+	for i := range hungry {
+		one, err := process.Start("hungry", m.plane.path(fmt.Sprintf("logs/hungry-%d.log", i)), nil,
+			"taskset", "--cpu-list", "0", "sh", "-c", "while :; do :; done")
+		if err != nil {
+			return release, err
+		}
+		others = append(others, one)
 	}
 	for _, thread := range starved {
 		if err := errors.Join(command("taskset", "--cpu-list", "--pid", "0", thread),
-			command("chrt", "--idle", "--pid", "0", thread)); err != nil {
+			command("renice", "--priority", "19", "--pid", thread)); err != nil {
 			return release, err
 		}
 	}
