@@ -13,10 +13,10 @@ import (
 )
 
 // So many programs compute on the processor of those that are starved.
-const hungry = 3
+const hungry = 2
 
 // Starve leaves some of Muster's threads, by name and niceness, only what nobody else wants of a
-// processor on which others compute all the time: of the least priority, half a percent of it; release
+// processor on which others compute all the time: by SCHED_IDLE, a thousandth of it; release
 // ends that. It takes root.
 func (m *Muster) Starve(threads func(name string, niceness int) bool) (release func() error, err error) {
 	var others []*process.Process
@@ -27,7 +27,7 @@ func (m *Muster) Starve(threads func(name string, niceness int) bool) (release f
 		}
 		var failed []error
 		for _, thread := range starved {
-			failed = append(failed, command("renice", "--priority", "0", "--pid", thread))
+			failed = append(failed, command("chrt", "--other", "--pid", "0", thread))
 		}
 		return errors.Join(failed...)
 	}
@@ -58,7 +58,7 @@ func (m *Muster) Starve(threads func(name string, niceness int) bool) (release f
 	}
 	for _, thread := range starved {
 		if err := errors.Join(command("taskset", "--cpu-list", "--pid", "0", thread),
-			command("renice", "--priority", "19", "--pid", thread)); err != nil {
+			command("chrt", "--idle", "--pid", "0", thread)); err != nil {
 			return release, err
 		}
 	}
