@@ -2,8 +2,7 @@
 // learned, and those whose time has come.
 //
 // An owner that learns something about a gang notes it here; the engine takes the gangs in turn.
-// Nothing else makes a gang be looked at, so a step costs what was noted. Bounded by the number of
-// gangs.
+// Nothing else makes a gang be looked at, so a step costs what was noted: at most all gangs.
 #pragma once
 
 #include <algorithm>

@@ -248,14 +248,17 @@ void Engine::AdvanceTo(absl::Time now) { owners_->agenda.AdvanceTo(now); }
 void Engine::SetSynced() { owners_->synced = true; }
 
 void Engine::SetLeading(bool leading) {
-  Owners& owners = *owners_;
-  if (owners.leading == leading) return;
-  owners.leading = leading;
-  owners.workloads.BeginTerm();
-  for (const auto& [key, gang] : owners.gangs.all()) {
+  if (owners_->leading == leading) return;
+  owners_->leading = leading;
+  owners_->BeginTerm();
+}
+
+void Engine::Owners::BeginTerm() {
+  workloads.BeginTerm();
+  for (const auto& [key, gang] : gangs.all()) {
     // What was decided in an earlier term and isn't reserved is void.
-    owners.quota.Withdraw(gang.id);
-    owners.agenda.Note(gang.id);
+    quota.Withdraw(gang.id);
+    agenda.Note(gang.id);
   }
 }
 
@@ -300,6 +303,7 @@ void Engine::Finish(uint64_t action_id, const absl::Status& status, absl::Time n
 StepOutput Engine::Step(absl::Time now) {
   StepOutput output;
   owners_->agenda.AdvanceTo(now);
+  if (owners_->workloads.MustBeginTerm()) owners_->BeginTerm();
   owners_->Step(&output);
   return output;
 }

@@ -45,8 +45,7 @@ class Outbox {
   // `agenda` outlives it.
   explicit Outbox(Agenda* agenda) : agenda_(agenda) {}
 
-  // Starts the action if its target may be asked: neither under way nor in a pause. True if it was
-  // started.
+  // Starts the action if its target may be asked: neither under way nor pausing. True if it was.
   bool Act(GangId gang, const std::string& target, Action action, OnFinish on_finish = nullptr);
   // The same of an action that isn't a gang's: a node's, a job's, a queue's.
   bool Act(const std::string& target, Action action, OnFinish on_finish = nullptr);

@@ -43,6 +43,8 @@ struct Engine::Owners {
   void Depart();
 
   // --- engine.cc ---
+  // In an earlier term another process may have decided.
+  void BeginTerm();
   void Step(StepOutput* out);
   void ObserveJournal();
   // Everything about the gang once more, before anything is decided.

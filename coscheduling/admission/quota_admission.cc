@@ -339,8 +339,7 @@ const Gang* QuotaAdmission::GangOf(std::string_view workload) const {
 
 // --- steps of a gang ---
 
-// Members that are going away: what they use can't be given to others yet. On a lost node nobody
-// uses anything.
+// Members that are going away: what they use is nobody else's yet. On a lost node nobody uses any.
 std::vector<const kube::Pod*> QuotaAdmission::GoingOf(const Gang& gang) const {
   std::vector<const kube::Pod*> going;
   if (!gang.facts.terminating) return going;

@@ -53,8 +53,8 @@ void Workloads::Upsert(kube::Workload workload) {
     late |= workload.reserved && untaken != untaken_.end() &&
             untaken->second == quota::KeeperOf(workload);
     const std::string leader = quota::LeaderOf(workload);
-    deposed_ |= quota::KeeperOf(before) == options_.identity && !leader.empty() &&
-                leader != options_.identity;
+    const bool taken = quota::KeeperOf(before) == options_.identity && !leader.empty();
+    if (taken && leader != options_.identity) deposed_ = agenda_->now();
   }
   const auto keep = [&uid](std::set<std::string>* uids, bool in) {
     uids->erase(uid);
@@ -248,13 +248,15 @@ PatchWorkload Workloads::Patch(const kube::Workload& workload, std::optional<boo
 }
 
 void Workloads::BeginTerm() {
-  taken_over_ = deposed_ = false;
+  taken_over_ = false;
+  deposed_.reset();
   late_.clear();
   for (auto& [uid, keeper] : untaken_) keeper = quota::KeeperOf(workloads_.at(uid));
 }
 
 std::optional<std::vector<const kube::Workload*>> Workloads::Attend() {
   std::vector<const kube::Workload*> untaken;
+  if (deposed_) agenda_->WakeAt(*deposed_ + kHandOver);
   for (const auto& [uid, keeper] : untaken_) {
     const kube::Workload& workload = workloads_.at(uid);
     if (deposed_) break;

@@ -25,6 +25,9 @@ using quota::Eviction;
 
 class Workloads {
  public:
+  // Until each process has looked at the Lease, and what the former one had begun has been written.
+  static constexpr absl::Duration kHandOver = absl::Seconds(5);
+
   // All of them outlive it.
   Workloads(const EngineOptions& options, const Gangs& gangs, Agenda* agenda, Outbox* outbox)
       : options_(options), gangs_(gangs), agenda_(agenda), outbox_(outbox) {}
@@ -40,6 +43,9 @@ class Workloads {
   void LoseOwner(const kube::NamespacedUid& owner) { LoseKey(KeyOf(owner)); }
   // Whatever another process did meanwhile is seen.
   void BeginTerm();
+  // Two processes lead for a moment when one follows the other; the one that still does after that
+  // has to begin its term anew, if the other took a Workload from it.
+  bool MustBeginTerm() const { return deposed_ && agenda_->now() >= *deposed_ + kHandOver; }
 
   // --- the step of all ---
   // Takes those over that another process might still reserve, takes back what one reserved even
@@ -137,7 +143,7 @@ class Workloads {
   std::map<std::string, std::set<GangId>> users_;  // by UID: of those that are a job's
   PerGang<std::string> used_;                      // the same the other way round
   bool taken_over_ = false;                        // all that there was when this began its term
-  bool deposed_ = false;                           // another process has taken one since
+  std::optional<absl::Time> deposed_;              // when another process took one since
 };
 
 }  // namespace muster::coscheduling

@@ -197,6 +197,25 @@ TEST_F(WorkloadsTest, AProcessThatIsReplacedReservesNothingUntilItLeadsAgain) {
   EXPECT_EQ(Asked<ApplyWorkloadStatus>().size(), 1u);
 }
 
+// As two processes do for a moment when one follows the other.
+TEST_F(WorkloadsTest, AProcessThatStillLeadsAfterAnotherTookSomethingBeginsItsTermAnew) {
+  owners_.AddGang("train", {cluster::test::MakePod("train-0")});
+  owners_.workloads.Upsert(Of("train", "muster"));
+  EXPECT_TRUE(MayReserve());
+  owners_.workloads.Upsert(Taken(Of("train", "muster"), "before"));
+  EXPECT_FALSE(MayReserve());
+  EXPECT_FALSE(owners_.workloads.MustBeginTerm());
+  EXPECT_LE(owners_.agenda.NextWake(), owners_.agenda.now() + Workloads::kHandOver);
+  owners_.agenda.AdvanceTo(owners_.agenda.now() + Workloads::kHandOver);
+  ASSERT_TRUE(owners_.workloads.MustBeginTerm());
+  owners_.workloads.BeginTerm();
+  EXPECT_FALSE(MayReserve());
+  EXPECT_TRUE(Asked<ApplyWorkloadStatus>().at(0).takes_over);
+  owners_.workloads.Upsert(Taken(Of("train", "before"), "muster"));
+  EXPECT_TRUE(MayReserve());
+  EXPECT_FALSE(owners_.workloads.MustBeginTerm());
+}
+
 TEST_F(WorkloadsTest, ThatOfAGangThatIsGoneGivesItsQuotaBackAndThenGoes) {
   owners_.workloads.Upsert(Reserved(Of("gone", "muster")));
   owners_.workloads.Attend();

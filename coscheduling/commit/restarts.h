@@ -23,8 +23,7 @@
 
 namespace muster::coscheduling {
 
-// Another zone, or another flavor that its queue has, for a gang that gave up on those that its
-// members carry.
+// Another zone or flavor of its queue for a gang that gave up on those that its members carry.
 struct Fallback {
   std::string other;    // "flavor b", "zone b"
   std::string why;      // a sentence: what was tried, what can be used instead
@@ -81,13 +80,11 @@ class Restarts : Owner {
   // Its job was being restarted a moment ago: members may not be there yet.
   bool WasRemade(const Gang& gang) const;
   kube::TriedFlavors TriedBefore(const Gang& gang) const;
-  // Its members can be made anew for a flavor that wasn't tried, and whose nodes exist or can be
-  // made.
+  // Its members can be made anew for a flavor that wasn't tried, whose nodes exist or can come.
   bool MayUseAnotherFlavor(const Gang& gang);
   // What quota, ours or Kueue's, gave the members of the gang; empty if that isn't known.
   std::set<std::string> FlavorsOf(const Gang& gang) const;
-  // What an attempt that is given up had tried: its zone, if there is another; else its flavors,
-  // too.
+  // What an attempt that is given up tried: its zone, if there is another; else its flavors, too.
   std::set<std::string> FailedWith(const Gang& gang) const;
   // Where its nodes are made, and then what is tried, as it is tried; none if there is no choice.
   std::vector<cluster::NodeSource> NodeSourcesOf(const Gang& gang) const;

@@ -13,8 +13,7 @@
 namespace muster::coscheduling {
 namespace {
 
-// Reasons are made true again this often where there is more to plan than the budget allows at
-// once.
+// Reasons are made true again this often where there is more to plan than a step's budget.
 constexpr absl::Duration kRefreshInterval = absl::Milliseconds(500);
 // A gang that got quota and found its room taken doesn't ask again before this.
 constexpr absl::Duration kRoomPause = absl::Seconds(5);

@@ -219,8 +219,7 @@ class Placement : Owner {
   };
   using Classes = std::map<std::string, MemberClass>;  // by cluster::ClassKey
   using Class = const Classes::value_type*;
-  // The gangs in the list that have members of the same classes: what a node gains is gained by all
-  // of them.
+  // Gangs in the list with members of the same classes: what a node gains is gained by all of them.
   struct Demand {
     std::vector<Class> classes;  // in order of their keys
     // By node: what was gained since all of them were planned.
@@ -287,8 +286,7 @@ class Placement : Owner {
   void SyncWithoutQuota(const Gang& gang, Part* part);
   void TryWithoutQuota(const Gang& gang, Part* part, const PlanRequest& request,
                        KnownFailures* failures);
-  // The first of the list, at most `most`, of those that were offered something since they were
-  // planned.
+  // The first of the list, at most `most`, that were offered something since they were planned.
   std::vector<Order> FirstUninformed(size_t most) const;
   void RefreshOldest();
   void OfferReleased();
@@ -328,8 +326,7 @@ class Placement : Owner {
   std::set<Order> tentative_;                    // of the list, with assumed tentative places
   Classes classes_;                              // of gangs in the list
   std::map<std::vector<Class>, Demand> demands_;
-  // With gangs to whom what they were told last may not be so any more, though nothing could help
-  // them.
+  // With gangs of whom what they were told may not be so any more, though nothing could help them.
   absl::flat_hash_set<Demand*> uninformed_;
   uint64_t offers_ = 0;
   // Of classes_ by device, then by amount.

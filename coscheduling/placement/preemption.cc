@@ -1,7 +1,6 @@
 // Room that gangs of lower priority give up for one that has none, whole or not at all. Who is to
 // go is cluster/victims.h's rule; that a gang goes whole is remembered by quota_admission.h; and
-// that room is kept for the one follows from its tentative places, which are assumed where others
-// still stand.
+// that room is kept for the one follows from its tentative places, assumed where others stand.
 
 #include <algorithm>
 #include <utility>
@@ -14,8 +13,7 @@
 namespace muster::coscheduling {
 namespace {
 
-// A pod that is still there so long after its grace period may stay for good: it is no longer
-// counted on.
+// A pod that is there so long after its grace period may stay for good: it isn't counted on.
 constexpr absl::Duration kLate = absl::Minutes(1);
 // Of those that wait, so many are planned again at once when somebody else could go.
 constexpr size_t kRetries = 8;

@@ -1,5 +1,4 @@
-// What users see of quota: the status of queues, and the admission API's messages about queues and
-// flavors.
+// What users see of quota: the status of queues, and the messages about queues and flavors.
 #pragma once
 
 #include <map>

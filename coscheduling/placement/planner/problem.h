@@ -1,5 +1,4 @@
-// What a gang is planned by: classes of members, and where how many of each have room. Built once
-// per plan.
+// What a gang is planned by: classes of members, and where how many of each fit. Made once a plan.
 #pragma once
 
 #include <cstdint>
