@@ -70,7 +70,8 @@ export function story(gang, now) {
         const lost = last && node.stage !== step.stage;
         return {from: step.at, to: Math.max(step.at, to ?? end), open: last && over === null && step.stage !== "USABLE",
           kind: lost ? "bad" : step.stage.toLowerCase(), words: lost ? words(node.stage) : DOING[step.stage]};
-      })};
+      // Karpenter's times are in whole seconds, that of USABLE isn't.
+      }).filter(part => part.kind !== "initialized" || part.open || part.to - part.from >= 1000)};
   });
   // Those that are still awaited first, then the latest: they are why it isn't bound, or wasn't sooner.
   const last = lane => lane.node.stage === "USABLE" ? lane.steps.at(-1)?.at ?? 0 : Infinity;
