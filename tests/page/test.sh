@@ -9,22 +9,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 lab=${1:-build/muster-lab}
 shift || true
 
-axe_version=4.14.1
-axe_sha256=e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
-axe=${XDG_CACHE_HOME:-$HOME/.cache}/muster/axe-core-$axe_version.tgz
-if ! sha256sum --check --status <<<"$axe_sha256  $axe" 2>/dev/null; then
-  mkdir -p "$(dirname "$axe")"
-  curl --fail --silent --show-error --location --retry 3 --output "$axe.part" \
-    "${npm_config_registry:-https://registry.npmjs.org}/axe-core/-/axe-core-$axe_version.tgz"
-  sha256sum --check --quiet <<<"$axe_sha256  $axe.part"
-  mv "$axe.part" "$axe"
-fi
+# Only for the axe.min.js in it, 4.12.1.
+wheels='
+axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8
+'
+axe=$(tests/wheels.sh axe-playwright-python-0.1.8 <<<"$wheels")/axe_playwright_python/axe.min.js
 
 work=$(mktemp -d)
-tar --extract --file "$axe" --directory "$work" --strip-components 1 package/axe.min.js
 # Slow enough that each view can be looked at while nodes come.
 stdbuf --output=L "$lab" demo --keep --speed 0.3 >"$work/demo.log" 2>&1 &
 demo=$!
 trap 'kill "$demo" 2>/dev/null || true; wait "$demo" 2>/dev/null || true; rm -rf "$work"' EXIT
 # Debian's Python has Debian's Selenium.
-PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/page/check.py "$work" "$work/axe.min.js" "$@"
+PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/page/check.py "$work" "$axe" "$@"
