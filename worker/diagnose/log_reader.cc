@@ -321,8 +321,8 @@ void LogReader::ReadNcclVersion(const Line& line) {
   const std::string_view rest = line.text.substr(at + kWord.size());
   const std::string_view version = rest.substr(0, rest.find_first_not_of("0123456789."));
   const std::string process = Printable(NcclProcessOf(line.text), kMaxName);
-  std::vector<NcclVersion>& said = facts_.nccl_versions;
-  const bool known = absl::c_any_of(said, [&](const NcclVersion& other) {
+  std::vector<NcclVersionLine>& said = facts_.nccl_versions;
+  const bool known = absl::c_any_of(said, [&](const NcclVersionLine& other) {
     return other.version == version || other.process == process;
   });
   if (known || process.empty() || version.empty() || said.size() >= kMaxVersions) return;

@@ -24,7 +24,7 @@
 namespace muster::worker {
 
 // What a process said of its NCCL as it began.
-struct NcclVersion {
+struct NcclVersionLine {
   std::string version;
   std::string process;  // HOST:PID
   int64_t line = 0;
@@ -35,10 +35,10 @@ struct LogFacts {
   std::string file;
   std::vector<Observation> observations;  // by line
   CollectiveProgress progress;
-  std::vector<NcclVersion> nccl_versions;  // the first of each; none once training went on
-  std::set<std::string> addresses;         // the EFA addresses of those who wrote this log
-  int64_t parts = 1;                       // as in Observation::part
-  int64_t left_out = 0;                    // observations beyond LogReader::kMaxObservations
+  std::vector<NcclVersionLine> nccl_versions;  // the first of each; none once training went on
+  std::set<std::string> addresses;             // the EFA addresses of those who wrote this log
+  int64_t parts = 1;                           // as in Observation::part
+  int64_t left_out = 0;                        // observations beyond LogReader::kMaxObservations
 };
 
 class LogReader {

@@ -115,7 +115,7 @@ bool IsSeenByNccl(const Observation& seen) {
 
 // Where NCCL failed before any step, and nothing says why but that its processes, by what each of
 // them said of itself, run several versions of it.
-void AddVersions(const std::vector<std::pair<std::string, NcclVersion>>& versions,
+void AddVersions(const std::vector<std::pair<std::string, NcclVersionLine>>& versions,
                  std::vector<Finding>* findings) {
   if (versions.size() < 2) return;
   const bool seen = std::ranges::any_of(
@@ -533,10 +533,10 @@ Explanation Rank(std::vector<LogFacts> logs) {
   for (const LogFacts& log : logs) explanation.left_out += log.left_out;
   AskPeers(&logs);
   CollectiveProgress progress;
-  std::vector<std::pair<std::string, NcclVersion>> versions;
+  std::vector<std::pair<std::string, NcclVersionLine>> versions;
   for (const LogFacts& log : logs) {
     progress.Merge(log.progress);
-    for (const NcclVersion& said : log.nccl_versions) {
+    for (const NcclVersionLine& said : log.nccl_versions) {
       const bool known = std::ranges::any_of(
           versions, [&](const auto& other) { return other.second.version == said.version; });
       if (!known) versions.emplace_back(log.file, said);
