@@ -198,6 +198,7 @@ export class Live {
 export function line(queues) {
   const places = new Map();
   for (const queue of queues ?? []) {
+    if (queue.namespace) continue;  // a LocalQueue tells of the same line
     queue.pendingGangs.forEach((gang, i) => places.set(`${gang.namespace}/${gang.name}`,
       {place: i + 1, of: Number(queue.pending), queue: queue.name}));
   }
