@@ -344,7 +344,7 @@ TEST(JournalStorage, NamesWhatPredicatesRead) {
          volume.claim_ref = "default/data";
          snapshot.Upsert(volume);
        },
-       "", "", ""},
+       "", "v changed", ""},
       {"it is in a zone",
        [&] {
          volume.required_node_terms = {{{In(kube::kZoneLabel, {"z1"})}, {}}};

@@ -67,6 +67,13 @@ struct AnnotatePod {
   std::map<std::string, std::string> annotations;
 };
 
+// Has a claim's volume made for this node. Preconditions: uid and resource_version, for somebody
+// else may have selected one.
+struct SelectNode {
+  kube::ObjectRef claim;
+  std::string node;
+};
+
 // Eviction, precondition: uid.
 struct EvictPod {
   kube::ObjectRef pod;

@@ -340,6 +340,11 @@ const kube::PersistentVolume* Snapshot::FindPersistentVolume(std::string_view na
   return Find(state_->volumes, name);
 }
 
+const std::map<std::string, std::shared_ptr<const kube::PersistentVolume>, std::less<>>&
+Snapshot::persistent_volumes() const {
+  return state_->volumes;
+}
+
 const kube::StorageClass* Snapshot::FindStorageClass(std::string_view name) const {
   return Find(state_->storage_classes, name);
 }

@@ -171,6 +171,8 @@ class Snapshot {
       const;
   const std::map<std::string, std::shared_ptr<const kube::Namespace>, std::less<>>& namespaces()
       const;
+  const std::map<std::string, std::shared_ptr<const kube::PersistentVolume>, std::less<>>&
+  persistent_volumes() const;
   // Placed pods that carry required anti-affinity; predicates must let them keep others away.
   const absl::flat_hash_map<std::string, std::string>& anti_affinity_pods() const;  // uid -> node
   size_t pod_count() const;

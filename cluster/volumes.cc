@@ -6,11 +6,13 @@
 #include <string_view>
 
 #include "fmt/format.h"
+#include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
 
-constexpr std::string_view kSelectedNode = "volume.kubernetes.io/selected-node";
+// k8s.io/component-helpers/storage/volume v0.34
+constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
 
 constexpr std::array<std::string_view, 4> kTopologyLabels = {
     "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
@@ -76,6 +78,26 @@ std::optional<Rejection> CheckBound(const Snapshot& snapshot,
                             volume->meta.name, claim.meta.FullName()));
 }
 
+bool IsMadeFor(const kube::StorageClass& storage_class, const NodeInfo& info) {
+  const auto holds = [&](const kube::Requirement& one) { return CouldHaveLabel(info, one); };
+  return storage_class.allowed_topologies.empty() ||
+         std::ranges::any_of(storage_class.allowed_topologies, [&](const auto& term) {
+           return !term.empty() && std::ranges::all_of(term, holds);
+         });
+}
+
+// Whether it is large enough and the like is kube-scheduler's to see.
+bool HasMadeVolume(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim,
+                   const NodeInfo& info) {
+  return std::ranges::any_of(snapshot.persistent_volumes(), [&](const auto& entry) {
+    const kube::PersistentVolume& volume = *entry.second;
+    return volume.storage_class == claim.storage_class && volume.error.empty() &&
+           (volume.claim_ref.empty() || volume.claim_ref == claim.meta.FullName()) &&
+           (!volume.required_node_terms ||
+            CouldMatchVolumeTerms(*volume.required_node_terms, info));
+  });
+}
+
 std::optional<Rejection> CheckUnbound(const Snapshot& snapshot,
                                       const kube::PersistentVolumeClaim& claim,
                                       const NodeInfo& info) {
@@ -87,10 +109,16 @@ std::optional<Rejection> CheckUnbound(const Snapshot& snapshot,
         "PersistentVolumeClaim {} isn't bound, and its storage class \"{}\" doesn't wait for a pod",
         claim.meta.FullName(), claim.storage_class));
   }
-  const std::string* selected = claim.meta.Annotation(kSelectedNode);
-  if (selected == nullptr || *selected == info.name()) return std::nullopt;
-  return Reject(fmt::format("PersistentVolumeClaim {} is being provisioned for node {}",
-                            claim.meta.FullName(), *selected));
+  const std::string* selected = SelectedNode(claim);
+  if (selected != nullptr && *selected != info.name()) {
+    return Reject(fmt::format("PersistentVolumeClaim {} is being provisioned for node {}",
+                              claim.meta.FullName(), *selected));
+  }
+  if (IsMadeFor(*storage_class, info) || HasMadeVolume(snapshot, claim, info)) return std::nullopt;
+  return Reject(
+      fmt::format("storage class {} of PersistentVolumeClaim {} makes no volumes for this node "
+                  "(allowedTopologies)",
+                  claim.storage_class, claim.meta.FullName()));
 }
 
 bool SameText(const std::string* a, const std::string* b) {
@@ -99,20 +127,41 @@ bool SameText(const std::string* a, const std::string* b) {
 
 }  // namespace
 
+std::vector<const kube::PersistentVolumeClaim*> UnboundClaims(const Snapshot& snapshot,
+                                                              const kube::Pod& pod) {
+  std::vector<const kube::PersistentVolumeClaim*> unbound;
+  for (const std::string& name : pod.spec->persistent_volume_claims) {
+    const kube::PersistentVolumeClaim* claim =
+        snapshot.FindPersistentVolumeClaim(fmt::format("{}/{}", pod.meta.name_space, name));
+    if (claim != nullptr && (!claim->bound || claim->volume_name.empty())) unbound.push_back(claim);
+  }
+  return unbound;
+}
+
+const std::string* SelectedNode(const kube::PersistentVolumeClaim& claim) {
+  return claim.meta.Annotation(kube::kSelectedNodeAnnotation);
+}
+
+bool IsOfMadeVolumes(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim) {
+  const kube::StorageClass* storage_class = snapshot.FindStorageClass(claim.storage_class);
+  return storage_class != nullptr && storage_class->provisioner == kNoProvisioner;
+}
+
 bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolumeClaim& b) {
   return a.bound == b.bound && a.volume_name == b.volume_name &&
          a.storage_class == b.storage_class &&
          a.meta.deletion_time.has_value() == b.meta.deletion_time.has_value() &&
-         SameText(a.meta.Annotation(kSelectedNode), b.meta.Annotation(kSelectedNode));
+         SameText(SelectedNode(a), SelectedNode(b));
 }
 
 bool ReadAlike(const kube::PersistentVolume& a, const kube::PersistentVolume& b) {
-  return a.error == b.error && a.required_node_terms == b.required_node_terms &&
-         a.meta.labels == b.meta.labels;
+  return a.error == b.error && a.storage_class == b.storage_class && a.claim_ref == b.claim_ref &&
+         a.required_node_terms == b.required_node_terms && a.meta.labels == b.meta.labels;
 }
 
 bool ReadAlike(const kube::StorageClass& a, const kube::StorageClass& b) {
-  return a.wait_for_first_consumer == b.wait_for_first_consumer;
+  return a.wait_for_first_consumer == b.wait_for_first_consumer && a.provisioner == b.provisioner &&
+         a.allowed_topologies == b.allowed_topologies;
 }
 
 std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cluster/predicates.h"
 #include "cluster/snapshot.h"
@@ -12,9 +14,19 @@ namespace muster::cluster {
 // Rejects with kVolume a claim that is missing, being deleted, or unbound without a storage class
 // that waits for the first consumer; and a bound volume that the node can't reach. A claim that
 // waits for its first consumer passes, except where its annotation
-// volume.kubernetes.io/selected-node names another node.
+// volume.kubernetes.io/selected-node names another node, or its class makes no volumes for this one
+// (allowedTopologies) and nobody has made one that it reaches.
 std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,
                                       const NodeInfo& info);
+
+// Claims of the pod that aren't bound yet: their volumes are made for a node that somebody selects
+// for them. Valid until the snapshot changes.
+std::vector<const kube::PersistentVolumeClaim*> UnboundClaims(const Snapshot& snapshot,
+                                                              const kube::Pod& pod);
+// The node that is selected for the claim's volume, or nullptr.
+const std::string* SelectedNode(const kube::PersistentVolumeClaim& claim);
+// Its class makes no volumes: somebody has made them, and the scheduler is to choose one.
+bool IsOfMadeVolumes(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim);
 
 // True if CheckVolumes reads the same of both.
 bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolumeClaim& b);

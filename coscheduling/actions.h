@@ -44,6 +44,7 @@ using cluster::DeleteNodeClaim;
 using cluster::EmitEvent;
 using cluster::EvictPod;
 using cluster::LiftGate;
+using cluster::SelectNode;
 using cluster::SignalPod;
 using cluster::TaintNode;
 using cluster::UpdateMinMember;
@@ -61,10 +62,10 @@ using quota::WriteWorkload;
 
 using Action =
     std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
-                 DeleteNodeClaim, AnnotatePod, AssignFlavors, EvictPod, UpdatePodGroupStatus,
-                 UpdateQueueStatus, SetFinalizers, EmitEvent, AnswerBind, CreatePodGroup,
-                 UpdateMinMember, SuspendJob, ChangeTemplates, ResetStartTime, PatchWorkload,
-                 WriteWorkload, ApplyWorkloadStatus, ApplyReclaimablePods>;
+                 DeleteNodeClaim, AnnotatePod, SelectNode, AssignFlavors, EvictPod,
+                 UpdatePodGroupStatus, UpdateQueueStatus, SetFinalizers, EmitEvent, AnswerBind,
+                 CreatePodGroup, UpdateMinMember, SuspendJob, ChangeTemplates, ResetStartTime,
+                 PatchWorkload, WriteWorkload, ApplyWorkloadStatus, ApplyReclaimablePods>;
 
 struct NumberedAction {
   uint64_t id = 0;

@@ -147,7 +147,7 @@ void Engine::Owners::Decide(const Gang& gang) {
   Enter(gang);
   if (const auto record = repair.Remember(gang)) records.Write(gang, *record);
   report.WriteStatus(gang);
-  report.AnswerFilters(gang);
+  if (!options.standalone) report.AnswerFilters(gang);
   holds.Want(gang, IsUndecided(gang));
 }
 
@@ -157,6 +157,7 @@ void Engine::Owners::ObserveJournal() {
     provisioning.Observe(journal);
     repair.Observe(journal);
     holds.Observe(journal);
+    commit.Observe(journal);
     suspect_marks.Observe(journal);
     quota.Observe(journal);
     placeability.Observe(journal);

@@ -62,6 +62,9 @@ struct EngineOptions {
   // How long a node is left out at most for a gang after kube-scheduler refused it
   // (cluster/refused_nodes.h).
   absl::Duration refusal_time = absl::Seconds(30);
+  // No kube-scheduler stands beside: who has a place is bound, and its volumes' nodes are selected
+  // here (commit/README.md). Else kube-scheduler asks for each binding, and sees to volumes.
+  bool standalone = false;
   // Held bind calls are answered with an error after this (half of the extender's httpTimeout).
   absl::Duration bind_wait = absl::Seconds(15);
   // An ungated member that kube-scheduler doesn't bring back is touched again after this.

@@ -100,10 +100,7 @@ struct ServeFlags {
 };
 
 int Serve(ServeFlags flags) {
-  if (flags.mode != "extender") {
-    return Fail(absl::InvalidArgumentError(
-        "--mode=" + flags.mode + ": this build serves --mode=extender, beside a kube-scheduler"));
-  }
+  flags.options.engine.standalone = flags.mode == "standalone";
   SetUpLog(flags.log_level);
   StopSignals signals;
 
@@ -148,7 +145,9 @@ CLI::App* AddQuery(CLI::App* app, const char* name, const char* what, Query quer
 
 void AddServeFlags(CLI::App* serve, ServeFlags* flags) {
   ServeOptions& options = flags->options;
-  serve->add_option("--mode", flags->mode, "extender")
+  serve
+      ->add_option("--mode", flags->mode,
+                   "extender: beside a kube-scheduler, which asks; standalone: alone")
       ->check(CLI::IsMember({"extender", "standalone"}))
       ->capture_default_str();
   serve->add_option("--kubeconfig", options.kubeconfig,

@@ -31,6 +31,7 @@
 #include "extender/lease_follower.h"
 #include "extender/other_kueue.h"
 #include "kube/client/fake_transport.h"
+#include "kube/client/lease.h"
 #include "kube/client/manual_timer.h"
 #include "writes/action_requests.h"
 
@@ -53,7 +54,8 @@ std::string Right(const std::string& verb, const std::string& group, const std::
 // `state` is asked about by a policy.
 Rights Granted() {
   Rights rights;
-  for (const char* file : {"base/rbac-muster", "withdraw-nodes/rbac", "kueue-fallback/rbac"}) {
+  for (const char* file :
+       {"base/rbac-muster", "withdraw-nodes/rbac", "kueue-fallback/rbac", "standalone/rbac"}) {
     for (const YAML::Node& role : YAML::LoadAllFromFile(absl::StrCat("deploy/", file, ".yaml"))) {
       for (const YAML::Node& rule : role["rules"]) {
         std::vector<std::string> names = {""};
@@ -239,7 +241,7 @@ void AddAggregated(Rights* needed) {
 
 TEST(Rights, TheAuthenticationsConfigMapMayBeRead) {
   size_t bindings = 0;
-  for (const YAML::Node& object : YAML::LoadAllFromFile("deploy/base/rbac-kube-scheduler.yaml")) {
+  for (const YAML::Node& object : YAML::LoadAllFromFile("deploy/base/rbac-muster.yaml")) {
     if (object["kind"].as<std::string>() != "RoleBinding" ||
         object["roleRef"]["name"].as<std::string>() !=
             "extension-apiserver-authentication-reader") {
@@ -266,6 +268,18 @@ void AddOthers(Rights* needed) {
   const std::optional<kube::Request> look = follower.Tick(now);
   ASSERT_TRUE(look.has_value());
   needed->insert(Needed(*look));
+
+  // Standalone: read, made where it isn't there, renewed.
+  kube::LeaderElection election(
+      {.name_space = "muster-system", .name = "coscheduling", .identity = "a"});
+  needed->insert(Needed(*election.Tick(now)));
+  election.OnAnswer(now, kube::Response{.status = 404});
+  kube::Request create = *election.Tick(now);
+  needed->insert(Needed(create));
+  create.body.replace(create.body.find("\"metadata\":{"), 12,
+                      "\"metadata\":{\"resourceVersion\":\"1\",");
+  election.OnAnswer(now, kube::Response{.status = 201, .body = create.body});
+  needed->insert(Needed(*election.Tick(now + absl::Seconds(2))));
 
   std::vector<std::unique_ptr<WebhookRegistration>> registrations;
   for (const WebhookPurpose purpose : {WebhookPurpose::kGate, WebhookPurpose::kWarnings}) {

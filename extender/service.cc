@@ -179,6 +179,10 @@ struct Service::Impl {
       return absl::InvalidArgumentError(
           "lease.follow is given, but --leader-elect=false makes this process lead in any case");
     }
+    if (!options.follow.name.empty() && options.engine.standalone) {
+      return absl::InvalidArgumentError(
+          "lease.follow is given, but with --mode=standalone there is no kube-scheduler to follow");
+    }
     absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
     if (!crash.ok()) return crash.status();
     absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made = kube::CurlTransport::Create(
@@ -308,12 +312,18 @@ struct Service::Impl {
     };
   }
 
-  absl::Status StartServers() {
+  absl::Status StartExtender() {
+    if (options.engine.standalone) return absl::OkStatus();
     http::ServerOptions control = ControlPlane(options.extender_listen);
     control.observe = Observe("extender");
     auto scheduler = http::Server::Start(std::move(control), scheduler_routes->Routes());
     if (!scheduler.ok()) return scheduler.status();
     extender_server = *std::move(scheduler);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartServers() {
+    if (absl::Status status = StartExtender(); !status.ok()) return status;
     if (absl::Status status = StartHealth(); !status.ok()) return status;
     using Authentication = ServeOptions::Query::Authentication;
     const bool by_token = options.query.authentication == Authentication::kToken;
@@ -382,7 +392,9 @@ struct Service::Impl {
     plane("control", [this] {
       return Joined({SilenceOf("the engine", engine_beat.silent_for()),
                      SilenceOf("the timer", timer_beat.silent_for()),
-                     SilenceOf("the extender's server", extender_server->silent_for())});
+                     extender_server == nullptr
+                         ? ""
+                         : SilenceOf("the extender's server", extender_server->silent_for())});
     });
     plane("query", [this] {
       return Joined({SilenceOf("the query server", rest_server->silent_for()),
@@ -670,11 +682,13 @@ struct Service::Impl {
     if (access != nullptr) sample.access = access->stats();
     sample.ready = NotReadyReason().empty();
     if (started) {
-      sample.connections = {{"extender", extender_server->connection_counts()},
-                            {"rest", rest_server->connection_counts()},
+      sample.connections = {{"rest", rest_server->connection_counts()},
                             {"grpc", grpc_server->connection_counts()},
                             {"webhook", webhook_server->connection_counts()},
                             {"health", health_server->connection_counts()}};
+      if (extender_server != nullptr) {
+        sample.connections.emplace_back("extender", extender_server->connection_counts());
+      }
       if (aggregated_server != nullptr) {
         sample.connections.emplace_back("aggregated", aggregated_server->connection_counts());
       }
@@ -701,7 +715,7 @@ struct Service::Impl {
     // Who waits to be known isn't waited for.
     if (access != nullptr) access->Stop();
     // The servers first: their handlers read everything below.
-    extender_server->Stop(absl::Seconds(1));
+    if (extender_server != nullptr) extender_server->Stop(absl::Seconds(1));
     rest_server->Stop(absl::Seconds(1));
     grpc_server->Stop(absl::Seconds(1));
     if (aggregated_server != nullptr) aggregated_server->Stop(absl::Seconds(1));
@@ -775,9 +789,9 @@ struct Service::Impl {
   std::unique_ptr<OtherKueue> other_kueue;  // likewise; null: it isn't asked for
   std::atomic<bool> another_kueue = false;
   std::atomic<bool> gating_active = false;
-  std::atomic<int64_t> certificate_expires = 0;  // Unix seconds; 0: not known yet
-  std::unique_ptr<AccessControl> access;         // null: everyone may ask
-  std::unique_ptr<http::Server> extender_server;
+  std::atomic<int64_t> certificate_expires = 0;   // Unix seconds; 0: not known yet
+  std::unique_ptr<AccessControl> access;          // null: everyone may ask
+  std::unique_ptr<http::Server> extender_server;  // null: standalone
   std::unique_ptr<http::Server> rest_server;
   std::unique_ptr<GrpcServer> grpc_server;
   FrontProxy front_proxy;
@@ -808,7 +822,9 @@ absl::StatusOr<std::unique_ptr<Service>> Service::Start(ServeOptions options,
 }
 
 std::string Service::NotReadyReason() const { return impl_->NotReadyReason(); }
-uint16_t Service::extender_port() const { return impl_->extender_server->port(); }
+uint16_t Service::extender_port() const {
+  return impl_->extender_server == nullptr ? 0 : impl_->extender_server->port();
+}
 uint16_t Service::rest_port() const { return impl_->rest_server->port(); }
 uint16_t Service::grpc_port() const { return impl_->grpc_server->port(); }
 uint16_t Service::webhook_port() const { return impl_->webhook_server->port(); }

@@ -36,7 +36,7 @@ class Service {
   std::string NotReadyReason() const;
 
   // Ports that were listened on.
-  uint16_t extender_port() const;
+  uint16_t extender_port() const;  // 0: standalone
   uint16_t rest_port() const;
   uint16_t grpc_port() const;
   uint16_t webhook_port() const;

@@ -45,6 +45,13 @@ json ToJson(const YAML::Node& node) {
   }
 }
 
+Mode ReadMode(const YAML::Node& node) {
+  const auto mode = node.as<std::string>("");
+  if (mode == "extender") return Mode::kExtender;
+  if (mode == "standalone") return Mode::kStandalone;
+  yaml::FailAt(node, fmt::format("scenario.mode: {}, want extender or standalone", mode));
+}
+
 // What one file may ask for; more would only take memory.
 constexpr int kMostOfOne = 10'000;
 constexpr absl::Duration kLatestStep = absl::Hours(24 * 31);
@@ -489,6 +496,7 @@ Scenario ReadAll(const YAML::Node& root) {
   fields.Require("name");
   fields.Read("name", &scenario.name);
   yaml::ReadQuotaOptions(&fields, &scenario.options);
+  if (const YAML::Node mode = fields.Take("mode")) scenario.mode = ReadMode(mode);
   if (const YAML::Node options = fields.Take("options"))
     yaml::ReadEngineOptions(options, &scenario.options);
   for (const YAML::Node& n : ListOf(&fields, "scenario", "instanceTypes")) {

@@ -267,9 +267,13 @@ struct FaultSpec {
   CallFaults calls;
 };
 
+// What it is about: Muster in either mode, or in one alone.
+enum class Mode { kAny, kExtender, kStandalone };
+
 struct Scenario {
   std::string name;
   std::string file;
+  Mode mode = Mode::kAny;
   coscheduling::EngineOptions options;
   std::vector<InstanceTypeSpec> instance_types;
   std::vector<NodePoolSpec> node_pools;

@@ -272,6 +272,8 @@ std::string ListText(const char* key, const std::vector<T>& items, Json (*json)(
 std::string ScenarioText(const Scenario& scenario) {
   std::string text = fmt::format("name: {}\n", Json(scenario.name).dump());
   if (scenario.options.fair_sharing) text += "fairSharing: true\n";
+  if (scenario.mode == Mode::kExtender) text += "mode: extender\n";
+  if (scenario.mode == Mode::kStandalone) text += "mode: standalone\n";
   if (const Json options = OptionsJson(scenario.options); !options.empty()) {
     text += fmt::format("options: {}\n", options.dump());
   }

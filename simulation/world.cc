@@ -16,6 +16,7 @@
 #include "kube/simulators/karpenter_simulator.h"
 #include "kube/simulators/kubelet_simulator.h"
 #include "kube/simulators/scheduler_simulator.h"
+#include "kube/simulators/volume_simulator.h"
 #include "muster/v1/admission.pb.h"
 #include "simulation/faults.h"
 #include "simulation/invariants.h"
@@ -65,6 +66,8 @@ struct Peers {
   kube::simulators::CoschedulingPlugin coscheduling;
 };
 
+constexpr absl::Duration kVolumeMaking = absl::Seconds(3);
+
 // Of Policy::kGuard.
 constexpr absl::Duration kGuardPeriod = absl::Minutes(5);
 constexpr absl::Duration kGuardTime = absl::Minutes(1);
@@ -101,6 +104,7 @@ struct World::State : kube::simulators::ExtenderClient {
             &server, peers == nullptr ? this : nullptr,
             {.scheduler_name = scenario.options.scheduler_name, .bind_timeout = absl::Seconds(30)},
             peers == nullptr ? nullptr : &peers->coscheduling),
+        volumes(&server, kVolumeMaking),
         faults(scenario.faults ? &*scenario.faults : nullptr, start),
         invariants(
             &server,
@@ -110,6 +114,7 @@ struct World::State : kube::simulators::ExtenderClient {
   void StartMuster() {
     coscheduling::EngineOptions engine_options = scenario.options;
     engine_options.seed = options.seed;
+    engine_options.standalone = standalone;
     engine_options.identity = fmt::format("muster-{}", ++generation);
     if (options.policy == Policy::kNoReservation) {
       engine_options.reserve_after = absl::InfiniteDuration();
@@ -353,7 +358,11 @@ struct World::State : kube::simulators::ExtenderClient {
       karpenter.Tick(now);
       kubelet.Tick(now);
       bool moved = StepMuster();
-      scheduler.Tick(now);
+      if (standalone) {
+        volumes.Tick(now);
+      } else {
+        scheduler.Tick(now);
+      }
       moved |= StepMuster();
       if (!moved && server.revision() == revision) return;
     }
@@ -365,8 +374,8 @@ struct World::State : kube::simulators::ExtenderClient {
     const absl::Time muster = peers == nullptr ? engine->NextWake() : absl::InfiniteFuture();
     absl::Time arrival = under_way.empty() ? absl::InfiniteFuture() : under_way.begin()->first;
     for (const Feed& feed : feeds) arrival = std::min(arrival, feed.NextArrival());
-    return std::min(
-        {muster, karpenter.NextWake(), kubelet.NextWake(), scheduler.NextWake(), arrival});
+    const absl::Time binding = standalone ? volumes.NextWake() : scheduler.NextWake();
+    return std::min({muster, karpenter.NextWake(), kubelet.NextWake(), binding, arrival});
   }
 
   // A request from outside, through the webhooks of Muster's peers: what a scenario creates has
@@ -423,13 +432,16 @@ struct World::State : kube::simulators::ExtenderClient {
 
   const Scenario scenario;
   const WorldOptions options;
+  const bool standalone =
+      scenario.mode == Mode::kAny ? options.standalone : scenario.mode == Mode::kStandalone;
   const absl::Time start = ScenarioStart();
   absl::Time now = ScenarioStart();
   kube::embedded::ApiServer server;
   kube::simulators::KarpenterSimulator karpenter;
   kube::simulators::KubeletSimulator kubelet;
-  const std::unique_ptr<Peers> peers;  // null: Muster
-  kube::simulators::SchedulerSimulator scheduler;
+  const std::unique_ptr<Peers> peers;              // null: Muster
+  kube::simulators::SchedulerSimulator scheduler;  // unless standalone
+  kube::simulators::VolumeSimulator volumes;       // only then: beside it none binds volumes
   std::unique_ptr<Engine> engine;
   std::vector<Feed> feeds;
   std::map<std::string, FilterAnswer> answers;

@@ -67,6 +67,8 @@ std::string_view PolicyName(Policy policy);
 struct WorldOptions {
   uint64_t seed = 1;
   Policy policy = Policy::kMuster;
+  // Muster alone, without a kube-scheduler, where the scenario doesn't say.
+  bool standalone = false;
   WorldObserver* observer = nullptr;  // outlives the world
   // Asked for every write of Muster's, in order: true makes it fail as if the connection had broken
   // before it was sent.

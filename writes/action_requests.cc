@@ -491,6 +491,15 @@ struct RequestOf {
                  AnswerKind::kPod);
   }
 
+  std::optional<ActionRequest> operator()(const coscheduling::SelectNode& select) const {
+    const std::string path = fmt::format("/api/v1/namespaces/{}/persistentvolumeclaims/{}",
+                                         select.claim.name_space, select.claim.name);
+    json metadata = Version(select.claim);
+    metadata["annotations"] = {{kube::kSelectedNodeAnnotation, select.node}};
+    return ActionRequest{Patch(path, kube::kMergePatch, {{"metadata", metadata}}),
+                         AnswerKind::kVolumeClaim, Get(path), AnswerKind::kVolumeClaim};
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::AssignFlavors& assign) const {
     json operations = Preconditions(assign.pod);
     AddEntries("/spec/nodeSelector", assign.has_node_selector, assign.added.node_selector,
@@ -780,6 +789,7 @@ struct Kind {
   std::string_view operator()(const coscheduling::TaintNode&) const { return "suspect"; }
   std::string_view operator()(const coscheduling::DeleteNodeClaim&) const { return "node-claim"; }
   std::string_view operator()(const coscheduling::AnnotatePod&) const { return "wake"; }
+  std::string_view operator()(const coscheduling::SelectNode&) const { return "volume-node"; }
   std::string_view operator()(const coscheduling::AssignFlavors&) const { return "flavors"; }
   std::string_view operator()(const coscheduling::UpdateQueueStatus&) const {
     return "queue-status";

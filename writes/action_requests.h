@@ -25,6 +25,7 @@ enum class AnswerKind {
   kRayCluster,
   kRayJob,
   kWorkload,
+  kVolumeClaim,
 };
 
 struct ActionRequest {
@@ -49,10 +50,10 @@ struct QueueVersions {
 std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now,
                                        const QueueVersions& versions = {});
 
-// "record", "signal", "gate-lift", "binding", "hold", "wake", "evict", "status", "event",
-// "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over", "give-back",
-// "requeue", "give-back-over", "workload", "workload-status", "workload-touch", "workload-reclaim",
-// "workload-end", "finalizer": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
+// "record", "signal", "gate-lift", "binding", "hold", "wake", "volume-node", "evict", "status",
+// "event", "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over",
+// "give-back", "requeue", "give-back-over", "workload", "workload-status", "workload-touch",
+// "workload-reclaim", "workload-end", "finalizer": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
 std::string_view KindOf(const coscheduling::Action& action);
 
 }  // namespace muster::writes

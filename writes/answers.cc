@@ -41,6 +41,8 @@ Observation ObservationOf(AnswerKind kind, std::string_view body) {
       return Upsert<kube::RayJob>(body);
     case AnswerKind::kWorkload:
       return Upsert<kube::Workload>(body);
+    case AnswerKind::kVolumeClaim:
+      return Upsert<kube::PersistentVolumeClaim>(body);
     case AnswerKind::kNone:
       return nullptr;
   }

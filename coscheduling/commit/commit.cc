@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/alone.h"
+#include "cluster/volumes.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
 #include "kube/objects/time_text.h"
@@ -26,13 +28,14 @@ bool Commit::IsUnderWay(const Gang& gang) const {
 }
 
 bool Commit::NeedsEveryCall(const Gang& gang) const {
-  return std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
+  return !options_.standalone && std::ranges::any_of(gang.unbound, [&](const std::string& uid) {
     const kube::PodSpec& spec = *snapshot_.FindPod(uid)->spec;
     return spec.uses_resource_claims || !spec.persistent_volume_claims.empty();
   });
 }
 
-Reason Commit::Blocker(const Gang& gang) const {
+Reason Commit::Blocker(const Gang& gang) {
+  if (options_.standalone) return WhyNotAlone(gang);
   const int64_t most =
       std::max<int64_t>(1, kBindCallsPerSecond * absl::ToInt64Seconds(options_.bind_wait));
   if (!gang.bound.empty() || gang.required() <= most || !NeedsEveryCall(gang)) return {};
@@ -44,7 +47,22 @@ Reason Commit::Blocker(const Gang& gang) const {
       "raise extender.httpTimeout, half of which is that time, or do without volumes and claims"};
 }
 
+Reason Commit::WhyNotAlone(const Gang& gang) {
+  for (const std::string& uid : gang.unbound) {
+    auto why = cluster::WhyNotAlone(snapshot_, *snapshot_.FindPod(uid));
+    if (!why) continue;
+    if (why->of_claim) await_volumes_.insert(gang.id);
+    return {v1::MEMBER_NOT_SUPPORTED, std::move(why->what), std::move(why->fix)};
+  }
+  return {};
+}
+
 bool Commit::AwaitsPreBind(const Gang& gang) const {
+  if (options_.standalone) {
+    return std::ranges::any_of(placement_->Of(gang).fixed, [&](const auto& place) {
+      return !cluster::UnboundClaims(snapshot_, *snapshot_.FindPod(place.first)).empty();
+    });
+  }
   return NeedsEveryCall(gang) &&
          std::ranges::any_of(placement_->Of(gang).fixed, [&](const auto& place) {
            return !held_.contains(place.first) && !placement_->IsPinned(gang, place.first);
@@ -151,6 +169,22 @@ bool Commit::StandsInEpoch(const Gang& gang, const kube::Pod& pod) const {
   return epoch != nullptr && *epoch == std::to_string(record->epoch);
 }
 
+void Commit::Observe(const cluster::Journal& journal) {
+  if (journal.volume_claims.empty()) return;
+  for (GangId gang : std::exchange(await_volumes_, {})) agenda_->Note(gang);
+}
+
+void Commit::SelectNodes(const Gang& gang) {
+  await_volumes_.insert(gang.id);
+  for (const auto& [uid, node] : placement_->Of(gang).fixed) {
+    for (const auto* claim : cluster::UnboundClaims(snapshot_, *snapshot_.FindPod(uid))) {
+      if (cluster::SelectedNode(*claim) != nullptr) continue;
+      outbox_->Act(gang.id, "volume-node/" + claim->meta.uid,
+                   SelectNode{kube::RefOf(claim->meta), node});
+    }
+  }
+}
+
 void Commit::WakeMembers(const Gang& gang) {
   const absl::Time now = agenda_->now();
   Part& part = parts_[gang.id];
@@ -176,8 +210,13 @@ bool Commit::Begin(const Gang& gang) {
   const auto ungated = std::ranges::count_if(
       fixed, [&](const auto& place) { return !IsGatedByUs(*snapshot_.FindPod(place.first)); });
   if (ungated < still_required) return false;
-  const bool asked =
-      std::ranges::any_of(fixed, [&](const auto& place) { return held_.contains(place.first); });
+  if (options_.standalone && AwaitsPreBind(gang)) {
+    SelectNodes(gang);
+    return false;
+  }
+  const bool asked = options_.standalone || std::ranges::any_of(fixed, [&](const auto& place) {
+                       return held_.contains(place.first);
+                     });
   // A commit that was cut off goes on by itself.
   const bool resumes = !gang.bound.empty() && !gang.facts.bound_before && still_required > 0;
   if ((!asked && !resumes) || AwaitsPreBind(gang)) {

@@ -1,15 +1,19 @@
 // The commit: gates are lifted, bind calls held, the plan checked once more, and all bindings
 // posted at once and read back.
 //
-// A gang without volumes and claims commits on its first bind call. kube-scheduler binds volumes
-// and claims before it calls the extender's bind verb, so where a member has some every member's
-// call is awaited: for EngineOptions::bind_wait at most, then all that are there fail together and
-// another round begins. A gang of more members than can be called within that time can't be
-// committed so, and is refused.
+// Standalone, it begins as soon as no member that has a place is gated; where members have volumes
+// that aren't made yet, their nodes are selected first, and the volumes awaited.
+//
+// Beside a kube-scheduler, a gang without volumes and claims commits on its first bind call.
+// kube-scheduler binds volumes and claims before it calls the extender's bind verb, so where a
+// member has some every member's call is awaited: for EngineOptions::bind_wait at most, then all
+// that are there fail together and another round begins. A gang of more members than can be called
+// within that time can't be committed so, and is refused.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -32,10 +36,15 @@ class Commit : Owner {
   void Fail(const Gang& gang, const std::string& error);
 
   // --- steps of a gang ---
+  // Who waits for volumes is looked at again once something became of one.
+  void Observe(const cluster::Journal& journal);
   // Takes notice of members that are bound or gone.
   void Sync(const Gang& gang);
   void Leave(GangId gang, const std::string& pod);
-  void Forget(GangId gang) { parts_.Forget(gang); }
+  void Forget(GangId gang) {
+    parts_.Forget(gang);
+    await_volumes_.erase(gang);
+  }
   void LiftGates(const Gang& gang);
   // Answers calls that have come to an end; `why` tells why the gang isn't bound yet.
   void Answer(const Gang& gang, const std::string& why);
@@ -48,12 +57,12 @@ class Commit : Owner {
     return !parts_.Of(gang.id).posted.empty() || placement_->HasPins(gang);
   }
   bool IsUnderWay(const Gang& gang) const;
-  // Some members' volumes or claims are to be bound by kube-scheduler first.
+  // Some members' volumes or claims are to be bound first.
   bool AwaitsPreBind(const Gang& gang) const;
   // Every member's bind call is awaited.
   bool NeedsEveryCall(const Gang& gang) const;
   // Why the gang can never be committed; no code if nothing is known.
-  Reason Blocker(const Gang& gang) const;
+  Reason Blocker(const Gang& gang);
   // The last failed binding, until the gang is bound.
   const std::string& ErrorOf(const Gang& gang) const { return parts_.Of(gang.id).error; }
   size_t held_binds() const { return held_.size(); }
@@ -71,15 +80,18 @@ class Commit : Owner {
     std::string error;
   };
 
+  Reason WhyNotAlone(const Gang& gang);
   void AnswerHeld(const std::string& pod, const std::string& error);
   bool StandsInEpoch(const Gang& gang, const kube::Pod& pod) const;
   void WakeMembers(const Gang& gang);
+  void SelectNodes(const Gang& gang);
   bool Begin(const Gang& gang);
   void PostBinding(const Gang& gang, const kube::Pod& pod, const std::string& node);
 
   Placement* placement_;
   PerGang<Part> parts_;
   absl::flat_hash_map<std::string, HeldBind> held_;  // by pod UID
+  std::set<GangId> await_volumes_;                   // standalone
 };
 
 }  // namespace muster::coscheduling

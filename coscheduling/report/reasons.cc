@@ -165,13 +165,20 @@ Reason Report::ReadyReason(const Gang& gang) const {
     return {v1::GATES_LIFTING, fmt::format("{}; {} gates are being lifted", all, gated), ""};
   }
   if (from_.commit.AwaitsPreBind(gang)) {
-    return {v1::WAITING_FOR_VOLUMES, all + "; waiting for kube-scheduler to bind volumes", ""};
+    return {v1::WAITING_FOR_VOLUMES,
+            fmt::format("{}; waiting for {}", all,
+                        from_.options.standalone ? "volumes to be made on their nodes"
+                                                 : "kube-scheduler to bind volumes"),
+            ""};
   }
   if (!from_.placement.RefusedBy(gang).left_out().empty()) {
     return {v1::PLAN_REFUSED,
             fmt::format("{}; kube-scheduler refused {}", all,
                         from_.placement.RefusedBy(gang).left_out().begin()->first),
             ""};
+  }
+  if (from_.options.standalone) {
+    return {v1::PLAN_REFUSED, fmt::format("{}; {}", all, from_.commit.ErrorOf(gang)), ""};
   }
   return {v1::WAITING_FOR_SCHEDULER, all + "; waiting for kube-scheduler to ask for the bindings",
           ""};

@@ -177,7 +177,18 @@ absl::StatusOr<StorageClass> Decode<StorageClass>(std::string_view json) {
   const JsonValue root = reader.root();
   StorageClass result;
   result.meta = ReadMeta(root.Get("metadata"));
+  result.provisioner = root.Get("provisioner").String();
   result.wait_for_first_consumer = root.Get("volumeBindingMode").View() == "WaitForFirstConsumer";
+  root.Get("allowedTopologies").ForEach([&](const JsonValue& term) {
+    std::vector<Requirement>& all = result.allowed_topologies.emplace_back();
+    term.Get("matchLabelExpressions").ForEach([&](const JsonValue& expression) {
+      Requirement& one = all.emplace_back();
+      one.key = expression.Get("key").String();
+      one.op = SelectorOperator::kIn;
+      expression.Get("values").ForEach(
+          [&](const JsonValue& value) { one.values.push_back(value.String()); });
+    });
+  });
   if (!reader.status().ok()) return reader.status();
   return result;
 }

@@ -11,6 +11,8 @@ inline constexpr char kCapacityTypeLabel[] = "karpenter.sh/capacity-type";
 inline constexpr char kReservationIdLabel[] = "karpenter.k8s.aws/capacity-reservation-id";
 inline constexpr char kZoneLabel[] = "topology.kubernetes.io/zone";
 inline constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
+// Of a claim that waits for its first consumer: for which node its volume is to be made.
+inline constexpr char kSelectedNodeAnnotation[] = "volume.kubernetes.io/selected-node";
 
 // sigs.k8s.io/karpenter/pkg/apis/v1/labels.go and taints.go v1.8.0
 inline constexpr char kNodePoolLabel[] = "karpenter.sh/nodepool";

@@ -73,7 +73,10 @@ struct PersistentVolume {
 
 struct StorageClass {
   ObjectMeta meta;
+  std::string provisioner;
   bool wait_for_first_consumer = false;
+  // Where it makes volumes: one term's requirements all hold of the node. Empty: everywhere.
+  std::vector<std::vector<Requirement>> allowed_topologies;
 };
 
 }  // namespace muster::kube

@@ -25,6 +25,7 @@ added() {
 template --output-dir="$work" >/dev/null
 added policies/gpu-queues.yaml gpu-queues/policy.yaml policies.gpuQueues.enabled=true
 added withdraw-nodes.yaml withdraw-nodes/rbac.yaml config.engine.withdrawNodes=true
+added standalone.yaml standalone/rbac.yaml mode=standalone
 added kueue-fallback.yaml kueue-fallback/rbac.yaml config.engine.kueueFallback=true
 
 # copy FROM... TO
@@ -34,4 +35,5 @@ copy "$work"/muster/templates/policies/*.yaml policies
 copy "$work"/gpu-queues/* policies/gpu-queues
 copy "$work"/withdraw-nodes/* withdraw-nodes
 copy "$work"/kueue-fallback/* kueue-fallback
+copy "$work"/standalone/* standalone
 copy "$chart"/crds/*.yaml crds

@@ -59,6 +59,7 @@ class Round {
   Scenario MakeCluster() {
     Scenario scenario;
     scenario.name = fmt::format("contention, seed {}", seed_);
+    scenario.mode = seed_ % 2 == 0 ? Mode::kExtender : Mode::kStandalone;
     scenario.options.provisioning_deadline = absl::Minutes(2);
     scenario.options.backoff_base = absl::Seconds(20);
     scenario.options.backoff_max = absl::Minutes(1);

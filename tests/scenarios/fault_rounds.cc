@@ -39,6 +39,7 @@ class RoundDraw {
 
   Scenario Make() {
     scenario_.name = fmt::format("Round {} comes to rest once nothing goes wrong any more", seed_);
+    scenario_.mode = seed_ % 2 == 0 ? Mode::kExtender : Mode::kStandalone;
     MakeCluster();
     if (draw_.Chance(35)) MakeQueue();
     const int events = Between(5, 12);

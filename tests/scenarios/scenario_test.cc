@@ -25,7 +25,22 @@ std::vector<std::string> ScenarioFiles() {
   return files;
 }
 
+// Those that say something of both modes.
+std::vector<std::string> ScenarioFilesOfBoth() {
+  std::vector<std::string> files = ScenarioFiles();
+  std::erase_if(files, [](const std::string& file) {
+    const absl::StatusOr<Scenario> scenario = ReadScenario(file);
+    return scenario.ok() && scenario->mode != Mode::kAny;
+  });
+  return files;
+}
+
+std::string NameOf(const testing::TestParamInfo<std::string>& info) {
+  return std::filesystem::path(info.param).stem().string();
+}
+
 class ScenarioTest : public testing::TestWithParam<std::string> {};
+class StandaloneScenarioTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ScenarioTest, Holds) {
   absl::StatusOr<Scenario> scenario = ReadScenario(GetParam());
@@ -34,10 +49,16 @@ TEST_P(ScenarioTest, Holds) {
   EXPECT_TRUE(status.ok()) << scenario->name << "\n" << status.message();
 }
 
-INSTANTIATE_TEST_SUITE_P(Muster, ScenarioTest, testing::ValuesIn(ScenarioFiles()),
-                         [](const auto& info) {
-                           return std::filesystem::path(info.param).stem().string();
-                         });
+TEST_P(StandaloneScenarioTest, Holds) {
+  absl::StatusOr<Scenario> scenario = ReadScenario(GetParam());
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  const absl::Status status = RunScenario(*scenario, {.standalone = true});
+  EXPECT_TRUE(status.ok()) << scenario->name << "\n" << status.message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Muster, ScenarioTest, testing::ValuesIn(ScenarioFiles()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Muster, StandaloneScenarioTest, testing::ValuesIn(ScenarioFilesOfBoth()),
+                         NameOf);
 
 TEST(ScenarioForm, SaysFileLineAndFieldOfAMistake) {
   struct Case {

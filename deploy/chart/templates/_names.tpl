@@ -12,6 +12,11 @@
 {{ regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version }}
 {{- end -}}
 
+{{- /* Not empty if no kube-scheduler stands beside Muster. */ -}}
+{{- define "muster.alone" -}}
+{{ if eq .Values.mode "standalone" }}yes{{ end }}
+{{- end -}}
+
 {{- /* Of kube-scheduler: what its tag says, or the cluster's. */ -}}
 {{- define "muster.kubeScheduler" -}}
 {{ regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Values.kubeScheduler.image.tag | default (include "muster.kubernetes" .) }}

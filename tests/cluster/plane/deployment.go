@@ -1,8 +1,10 @@
 package plane
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,6 +42,12 @@ const (
 // and its two containers are to run as programs on loopback, with the rights of
 // its ServiceAccount and the kube-scheduler configuration of its ConfigMap.
 func (p *Plane) deploy(manifests string) error {
+	if p.standalone {
+		var err error
+		if manifests, err = p.renderStandalone(manifests); err != nil {
+			return err
+		}
+	}
 	if _, err := p.Kubectl("apply", "--server-side", "--validate=strict", "--kustomize="+manifests); err != nil {
 		return err
 	}
@@ -73,9 +81,35 @@ func (p *Plane) deploy(manifests string) error {
 	if p.webhooks, err = p.deployedWebhooks(); err != nil {
 		return err
 	}
+	if p.standalone {
+		// As a pod there knows by itself.
+		if err := unstructured.SetNestedField(p.musterSettings, LeaseNamespace, "lease", "namespace"); err != nil {
+			return err
+		}
+	}
 	types := p.path("muster-instance-types.txt")
 	p.musterSettings["instanceTypes"] = types
 	return os.WriteFile(types, instanceTypesTable(), 0o644)
+}
+
+// renderStandalone writes the manifests that the chart in deploy/ has for that mode, as a kustomization.
+func (p *Plane) renderStandalone(deploy string) (string, error) {
+	folder := p.path("standalone")
+	chart := filepath.Join(deploy, "chart")
+	where, err := exec.Command(filepath.Join(deploy, "..", "tests", "chart", "build.sh"), "--where").Output()
+	if err != nil {
+		return "", fmt.Errorf("tests/chart/build.sh --where: %w", err)
+	}
+	rendered, err := exec.Command(strings.TrimSpace(string(where)), "template", "muster", chart, "--include-crds",
+		"--namespace="+deploymentNamespace, "--values="+filepath.Join(chart, "ci", "standalone-values.yaml")).Output()
+	if err != nil {
+		return "", fmt.Errorf("helm template: %w", err)
+	}
+	namespace := fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n", deploymentNamespace)
+	return folder, errors.Join(os.MkdirAll(folder, 0o755),
+		os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte("resources: [namespace.yaml, muster.yaml]\n"), 0o644),
+		os.WriteFile(filepath.Join(folder, "namespace.yaml"), []byte(namespace), 0o644),
+		os.WriteFile(filepath.Join(folder, "muster.yaml"), rendered, 0o644))
 }
 
 // createToken makes a token of Muster's ServiceAccount, as each pod has one,
@@ -99,8 +133,11 @@ func (p *Plane) createTokenOf(account, namespace, name string) (string, error) {
 }
 
 // StandIn starts the kube-scheduler of the one replica that cases share, as Start
-// does unless something is Measured.
+// does unless something is Measured. Standalone there is none.
 func (p *Plane) StandIn() error {
+	if p.standalone {
+		return nil
+	}
 	config, err := p.deployedSchedulerConfig(serviceAccount, p.Muster.ExtenderAddress)
 	if err != nil {
 		return err
@@ -111,7 +148,7 @@ func (p *Plane) StandIn() error {
 // StandAside ends the replica that cases share, so that others can lead: the
 // kube-scheduler gives its Lease back.
 func (p *Plane) StandAside() error {
-	if err := p.Muster.Stop(); err != nil {
+	if err := p.Muster.Stop(); err != nil || p.standalone {
 		return err
 	}
 	p.mutex.Lock()

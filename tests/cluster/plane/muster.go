@@ -128,16 +128,17 @@ func (m *Muster) Launch(launch Launch) error {
 	if err := os.WriteFile(config, content, 0o600); err != nil {
 		return err
 	}
-	flags := []string{}
+	flags := []string{"--mode=extender", "--extender-listen=" + m.ExtenderAddress}
+	if m.plane.standalone {
+		flags = []string{"--mode=standalone"}
+	}
 	if m.AggregatedAddress != "" {
 		flags = append(flags, "--aggregated-listen="+m.AggregatedAddress)
 	}
 	started, err := process.StartOn(m.host, m.name, m.plane.path(fmt.Sprintf("logs/%s-%03d.log", m.name, m.starts)), launch.Environment,
 		m.binary, append([]string{"serve"}, append(flags,
-			"--mode=extender",
 			"--kubeconfig="+m.plane.kubeconfig(m.user),
 			"--scheduler-name="+SchedulerName,
-			"--extender-listen="+m.ExtenderAddress,
 			"--listen="+m.Address,
 			"--grpc-listen="+m.GRPCAddress,
 			"--webhook-listen="+m.WebhookAddress,

@@ -57,6 +57,8 @@ type Plane struct {
 	context        context.Context
 	cancel         context.CancelFunc
 
+	standalone bool // Options.Standalone
+
 	mutex     sync.Mutex
 	processes []*process.Process                          // in the order they were started
 	starts    map[string]func() (*process.Process, error) // how, by name
@@ -71,6 +73,8 @@ type Options struct {
 	Manifests string // the kustomization that deploys Muster
 	Muster    string // the binary under test
 	Worker    string // and the training worker's; needed where a case trains
+	// Standalone has Muster run alone: no kube-scheduler stands beside it.
+	Standalone bool
 	// Measured is for comparing programs on the API server: kube-schedulers,
 	// Karpenter, kwok, the timeline and whoever makes a Job's pods are left out, so that
 	// only what is measured loads the machine, and Requests tells what it asked for. StandIn starts Muster's
@@ -91,7 +95,8 @@ func Start(options Options) (*Plane, error) {
 	}
 	p := &Plane{
 		Folder: folder, Worker: options.Worker, programs: options.Programs, peers: options.Peers,
-		starts: map[string]func() (*process.Process, error){},
+		standalone: options.Standalone,
+		starts:     map[string]func() (*process.Process, error){},
 	}
 	p.context, p.cancel = context.WithCancel(context.Background())
 	if err := p.start(options); err != nil {

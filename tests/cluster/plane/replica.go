@@ -15,8 +15,8 @@ import (
 	"muster.dev/tests/cluster/process"
 )
 
-// Replica is one of the Deployment's pods: a kube-scheduler and the Muster
-// beside it, on a host name of their own, which is how they know each other in
+// Replica is one of the Deployment's pods: a kube-scheduler, unless Muster is
+// standalone, and the Muster beside it, on a host name of their own, which is how they know each other in
 // the Lease. Both are started again when they end, as by a kubelet.
 type Replica struct {
 	Host   string
@@ -47,30 +47,40 @@ func (p *Plane) NewReplica(host string) (*Replica, error) {
 	if r.MusterCredential, err = p.createToken(r.Muster.user); err != nil {
 		return nil, err
 	}
-	name := "kube-scheduler-" + host
-	if r.SchedulerCredential, err = p.createToken(name); err != nil {
-		return nil, err
-	}
-	config, err := p.deployedSchedulerConfig(name, r.Muster.ExtenderAddress)
-	if err != nil {
-		return nil, err
-	}
-	configFile := p.path(name + ".yaml")
-	if err := os.WriteFile(configFile, config, 0o644); err != nil {
-		return nil, err
-	}
-	r.scheduler.start = func() (*process.Process, error) {
-		return process.StartOn(host, name, p.path("logs/"+name+".log"), nil, p.program("kube-scheduler"),
-			"--config="+configFile, "--secure-port=0", "--v=2")
-	}
 	r.muster.start = func() (*process.Process, error) {
 		err := r.Muster.Launch(r.Launch)
 		return r.Muster.current(), err
+	}
+	if !p.standalone {
+		if err := p.besideScheduler(r); err != nil {
+			return nil, err
+		}
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.replicas = append(p.replicas, r)
 	return r, nil
+}
+
+// besideScheduler gives a replica its kube-scheduler.
+func (p *Plane) besideScheduler(r *Replica) (err error) {
+	host, name := r.Host, "kube-scheduler-"+r.Host
+	if r.SchedulerCredential, err = p.createToken(name); err != nil {
+		return err
+	}
+	config, err := p.deployedSchedulerConfig(name, r.Muster.ExtenderAddress)
+	if err != nil {
+		return err
+	}
+	configFile := p.path(name + ".yaml")
+	if err := os.WriteFile(configFile, config, 0o644); err != nil {
+		return err
+	}
+	r.scheduler.start = func() (*process.Process, error) {
+		return process.StartOn(host, name, p.path("logs/"+name+".log"), nil, p.program("kube-scheduler"),
+			"--config="+configFile, "--secure-port=0", "--v=2")
+	}
+	return nil
 }
 
 // Retire ends a replica for good.
@@ -149,7 +159,12 @@ func (r *Replica) Logs() string {
 	return r.Host + ": " + strings.Join(paths, " ")
 }
 
-func (r *Replica) containers() []*container { return []*container{&r.scheduler, &r.muster} }
+func (r *Replica) containers() []*container {
+	if r.scheduler.start == nil {
+		return []*container{&r.muster} // standalone
+	}
+	return []*container{&r.scheduler, &r.muster}
+}
 
 // container is a program that is started again when it ends, as long as it is
 // wanted.
