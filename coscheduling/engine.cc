@@ -269,6 +269,11 @@ void Engine::SetGatingActive(bool active) {
   for (const auto& [key, gang] : owners.gangs.all()) owners.agenda.Note(gang.id);
 }
 
+bool Engine::NeedsGate() const {
+  const Owners& owners = *owners_;
+  return !owners.options.standalone || !owners.synced || !owners.placeability.pools().empty();
+}
+
 void Engine::CloseQuota(quota::Wait why) {
   owners_->quota.Close(std::move(why));
   for (const auto& [key, gang] : owners_->gangs.all()) owners_->agenda.Note(gang.id);

@@ -110,6 +110,11 @@ class Engine {
   void SetLeading(bool leading);
   // The webhook that gates pods is in place; reasons say so while it isn't.
   void SetGatingActive(bool active);
+  // Whether pods that are created now must be gated. Not standalone where no NodePool is: nobody
+  // else binds them or makes nodes for them then, and the plan alone keeps them to their flavors'
+  // nodes. Those that came ungated before the first NodePool have nodes made by their own
+  // selectors.
+  bool NeedsGate() const;
   // Somebody else gives quota too, so that nobody is given any here; without a code: no more.
   void CloseQuota(quota::Wait why);
 

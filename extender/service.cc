@@ -302,6 +302,7 @@ struct Service::Impl {
       }
     }
     executor->CarryOut(std::move(writes));
+    needs_gate = engine.NeedsGate();
     publisher.OnStep(output, engine, timer.Now());
     nodes_put_off = publisher.NextFlush() != absl::InfiniteFuture();
   }
@@ -419,7 +420,8 @@ struct Service::Impl {
     WebhookServerOptions server;
     server.listen = options.webhook_listen;
     server.gate = {.scheduler_name = options.engine.scheduler_name,
-                   .guards_queues = options.engine.quota == coscheduling::QuotaMode::kInternal};
+                   .guards_queues = options.engine.quota == coscheduling::QuotaMode::kInternal,
+                   .gates = [this] { return needs_gate.load(); }};
     const bool guards_queues = server.gate.guards_queues;
     server.observe = Observe("webhook");
     server.certificates.certificate_validity = options.webhook.cert_validity;
@@ -789,6 +791,7 @@ struct Service::Impl {
   std::unique_ptr<OtherKueue> other_kueue;  // likewise; null: it isn't asked for
   std::atomic<bool> another_kueue = false;
   std::atomic<bool> gating_active = false;
+  std::atomic<bool> needs_gate = true;
   std::atomic<int64_t> certificate_expires = 0;   // Unix seconds; 0: not known yet
   std::unique_ptr<AccessControl> access;          // null: everyone may ask
   std::unique_ptr<http::Server> extender_server;  // null: standalone

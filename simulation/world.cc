@@ -66,6 +66,15 @@ struct Peers {
   kube::simulators::CoschedulingPlugin coscheduling;
 };
 
+json WithoutGate(json pod) {
+  json gates = json::array();
+  for (const json& gate : pod["spec"].value("schedulingGates", json::array())) {
+    if (gate.at("name") != coscheduling::kGate) gates.push_back(gate);
+  }
+  pod["spec"]["schedulingGates"] = std::move(gates);
+  return pod;
+}
+
 constexpr absl::Duration kVolumeMaking = absl::Seconds(3);
 
 // Of Policy::kGuard.
@@ -383,14 +392,13 @@ struct World::State : kube::simulators::ExtenderClient {
   kube::Response Handle(kube::Request request) {
     if (peers != nullptr && request.method == kube::Method::kPost &&
         absl::EndsWith(request.path, "/pods")) {
-      json pod = json::parse(request.body);
-      json gates = json::array();
-      for (const json& gate : pod["spec"].value("schedulingGates", json::array())) {
-        if (gate.at("name") != coscheduling::kGate) gates.push_back(gate);
-      }
-      pod["spec"]["schedulingGates"] = std::move(gates);
+      json pod = WithoutGate(json::parse(request.body));
       peers->kueue.AdmitPod(&pod);
       request.body = pod.dump();
+    }
+    if (!engine->NeedsGate() && request.method == kube::Method::kPost &&
+        absl::EndsWith(request.path, "/pods")) {
+      request.body = WithoutGate(json::parse(request.body)).dump();
     }
     return server.Handle(request);
   }
@@ -564,8 +572,10 @@ bool World::RunUntil(absl::Time time, const std::function<bool()>& until) {
   }
 }
 
-absl::Status World::Check(const Expectation& want) const {
+absl::Status World::Check(const Expectation& expected) const {
   const State& s = *state_;
+  Expectation want = expected;
+  if (!s.engine->NeedsGate()) want.gated.reset();
   absl::Status status = Compare(want, Key(want.gang), state_->server, *s.engine);
   if (!status.ok() || !want.settled || s.now - s.missed_at > kMissed) return status;
   return absl::FailedPreconditionError("left over: what is gone is written to: " + s.missed);

@@ -98,7 +98,8 @@ class World {
   absl::Time next_event() const;
 
   // OK if it holds now; else FailedPrecondition with what was found instead.
-  absl::Status Check(const Expectation& want) const;
+  // How many are gated isn't asked while nobody is (Engine::NeedsGate).
+  absl::Status Check(const Expectation& expected) const;
   // What must hold at every moment: no gang bound in part by Muster alone, no node overcommitted,
   // no gang without a reason. Checked by RunUntil; the first breach ends the run.
   const absl::Status& broken_invariant() const;

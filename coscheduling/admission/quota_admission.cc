@@ -721,7 +721,10 @@ std::vector<quota::TemplateChange> QuotaAdmission::TemplatesFor(const Gang& gang
 
 void QuotaAdmission::ReleaseUntilRoom(const Gang& gang) {
   const std::vector<const Gang*> stages = StagesOf(gang);
-  for (const Gang* stage : stages) parts_[stage->id].waits_for_room = true;
+  for (const Gang* stage : stages) {
+    parts_[stage->id].waits_for_room = true;
+    agenda_->Note(stage->id);  // before it is planned again
+  }
   if (!IsShared(gang, true)) return Release(gang);
   for (const Gang* stage : stages) parts_[stage->id].waits_for_room = false;
 }

@@ -44,7 +44,7 @@ void Restarts::NoteGangsOf(const kube::AnyJob* job) {
 std::string Restarts::RunningBeside(const Gang& gang, const kube::AnyJob& job) const {
   for (const kube::Pod* pod : gangs_.PodsOf(job.Key())) {
     if (gang.pods.contains(pod->meta.uid) || pod->IsTerminal()) continue;
-    if (!pod->IsBound() && IsGatedByUs(*pod)) continue;
+    if (!pod->IsBound() && !gangs_.MayBeBound(*pod)) continue;
     const Gang* other = gangs_.OfPod(pod->meta.uid);
     // With all stages of its job.
     const bool evicted = quota_->Holds(gang) && quota_->EvictionOf(gang) != nullptr;
@@ -400,7 +400,7 @@ void Restarts::Evict(const Gang& gang, bool posted) {
     // One that is gated may stay. One that may be bound at any moment isn't waited for: it is
     // bound, or its pod is gone.
     std::ranges::copy_if(gang.unbound, std::back_inserter(going), [this](const std::string& uid) {
-      return !IsGatedByUs(*snapshot_.FindPod(uid));
+      return gangs_.MayBeBound(*snapshot_.FindPod(uid));
     });
     const kube::AnyJob* job = gangs_.JobOf(gang);
     const bool carries_flavors = job != nullptr && IsStartedByQuota(*job);

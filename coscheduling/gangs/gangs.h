@@ -45,6 +45,8 @@ class Gangs {
   const Gang& Join(const kube::Pod& pod);
   // Before the snapshot forgets it.
   void Leave(const kube::Pod& pod);
+  // Somebody beside Muster may bind it at any moment.
+  bool MayBeBound(const kube::Pod& pod) const { return !options_.standalone && !IsGatedByUs(pod); }
   // Nothing if it is of an older version than the one that is known.
   void Adopt(std::shared_ptr<const kube::PodGroup> group);
   void DropGroup(const kube::PodGroup& group);

@@ -237,7 +237,7 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
   bool before = part.signalled;
   for (const std::string& uid : gang.unbound) {
     const kube::Pod* pod = snapshot_.FindPod(uid);
-    before |= IsGatedByUs(*pod) && AsksForNode(*pod);
+    before |= !gangs_.MayBeBound(*pod) && AsksForNode(*pod);
   }
   const bool waits =
       gang.state == v1::PROVISIONING || (gang.facts.admitted && !gang.facts.blocked &&

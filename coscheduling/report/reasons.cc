@@ -177,8 +177,9 @@ Reason Report::ReadyReason(const Gang& gang) const {
                         from_.placement.RefusedBy(gang).left_out().begin()->first),
             ""};
   }
-  if (from_.options.standalone) {
-    return {v1::PLAN_REFUSED, fmt::format("{}; {}", all, from_.commit.ErrorOf(gang)), ""};
+  if (const std::string& error = from_.commit.ErrorOf(gang); from_.options.standalone) {
+    if (error.empty()) return {v1::GATES_LIFTING, all + "; their bindings are next", ""};
+    return {v1::PLAN_REFUSED, fmt::format("{}; {}", all, error), ""};
   }
   return {v1::WAITING_FOR_SCHEDULER, all + "; waiting for kube-scheduler to ask for the bindings",
           ""};

@@ -66,7 +66,7 @@ Verdict JudgeOurs(const JsonValue& metadata, const JsonValue& spec, const GateOp
         node, options.scheduler_name);
     return verdict;
   }
-  AddGate(spec.Get("schedulingGates"), &verdict.patch);
+  if (!options.gates || options.gates()) AddGate(spec.Get("schedulingGates"), &verdict.patch);
   RemoveState(metadata.Get("annotations"), &verdict.patch);
   return verdict;
 }

@@ -1,16 +1,18 @@
 // The gate: answers the API server's question about a pod that is being created.
 //
-// A pod with our schedulerName gets gate muster.dev/admission and loses the annotations in which
-// Muster keeps state of pods (one that is restored from a backup carries them): at its creation it
-// has none. It is refused if it names a node, as it would run there without any admission. So is,
-// where quota is ours to give, a pod without an owner that names a queue and another scheduler:
-// nobody would ever count it. What Kueue's own webhook has taken over is Kueue's.
+// A pod with our schedulerName gets gate muster.dev/admission, unless nobody but Muster could act
+// on it (Engine::NeedsGate), and loses the annotations in which Muster keeps state of pods (one
+// that is restored from a backup carries them): at its creation it has none. It is refused if it
+// names a node, as it would run there without any admission. So is, where quota is ours to give, a
+// pod without an owner that names a queue and another scheduler: nobody would ever count it. What
+// Kueue's own webhook has taken over is Kueue's.
 //
 // Rules of admission.k8s.io/v1 (k8s.io/api v0.34 admission/v1) and of scheduling gates, which may
 // be added only while a pod is created; Kueue's label v0.19.2 (pkg/constants). Pure, so a dry run
 // is answered like any other.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +27,8 @@ inline constexpr std::string_view kMutatePodsPath = "/mutate-pods";
 struct GateOptions {
   std::string scheduler_name = "coscheduling";
   bool guards_queues = false;  // quota is ours to give
+  // Whether pods must be gated now; any thread. Null: always.
+  std::function<bool()> gates{};
 };
 
 // AdmissionReview request to AdmissionReview response, both JSON: allowed, with a JSON patch where
