@@ -535,6 +535,8 @@ struct Service::Impl {
         options.lease_namespace.empty() ? cluster.name_space : options.lease_namespace;
     lease.name = options.lease_name;
     lease.identity = identity;
+    // A pod's host name is its own, and its containers live one after the other.
+    if (OwnPodNamespace(cluster)) lease.former = HostName() + "_";
     return lease;
   }
 

@@ -59,7 +59,8 @@ std::optional<Request> LeaderElection::Tick(absl::Time now) {
 }
 
 bool LeaderElection::MayTake(absl::Time now) const {
-  return seen_.holder.empty() || seen_.holder == options_.identity ||
+  const bool former = !options_.former.empty() && seen_.holder.starts_with(options_.former);
+  return seen_.holder.empty() || seen_.holder == options_.identity || former ||
          seen_at_ + seen_.duration <= now;
 }
 

@@ -247,6 +247,23 @@ TEST(Lease, AReleasedLeaseIsTakenAtTheNextLook) {
   EXPECT_TRUE(b.election.IsLeader(kStart + absl::Seconds(6)));
 }
 
+TEST(Lease, WhatItsOwnFormerLifeHeldIsTakenAtOnce) {
+  LeaseServer server;
+  Candidate former("muster-7d9-x_1a");
+  former.Run(server, kStart);
+  LeaseOptions options = OptionsFor("muster-7d9-x_2b");
+  options.former = "muster-7d9-x_";
+  LeaderElection again(options, 1);
+  Candidate other("muster-7d9-y_3c");
+  other.Run(server, kStart + absl::Seconds(1));
+  while (const auto request = again.Tick(kStart + absl::Seconds(1))) {
+    again.OnAnswer(kStart + absl::Seconds(1), server.Answer(*request));
+  }
+  EXPECT_TRUE(again.IsLeader(kStart + absl::Seconds(1)));
+  EXPECT_FALSE(other.election.IsLeader(kStart + absl::Seconds(1)));
+  EXPECT_EQ(server.holder(), "muster-7d9-x_2b");
+}
+
 TEST(Lease, StoppingWaitsForAnAnswerUnderWay) {
   LeaseServer server;
   Candidate a("a");
