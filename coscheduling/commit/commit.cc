@@ -17,6 +17,9 @@ namespace {
 constexpr absl::Duration kReadBack = absl::Seconds(5);
 // A node on which this many bindings in a row failed is left out for the gang.
 constexpr int kBindingAttempts = 5;
+// Standalone, a plan that follows one that didn't hold isn't committed before; else
+// kube-scheduler's own pauses are between them.
+constexpr absl::Duration kBrokenPause = absl::Milliseconds(200);
 // kube-scheduler goes through pods one by one: it schedules some 100 a second where an extender is
 // asked, and half of that is left to API servers that are slow to bind volumes.
 constexpr int64_t kBindCallsPerSecond = 50;
@@ -223,8 +226,14 @@ bool Commit::Begin(const Gang& gang) {
     WakeMembers(gang);
     return false;
   }
+  Part& part = parts_[gang.id];
+  if (options_.standalone && agenda_->now() < part.broken_at + kBrokenPause) {
+    agenda_->NoteAt(gang.id, part.broken_at + kBrokenPause);
+    return false;
+  }
   if (std::string broken = placement_->Recheck(gang); !broken.empty()) {
-    parts_[gang.id].error = broken;
+    part.error = broken;
+    part.broken_at = agenda_->now();
     Fail(gang, "the plan no longer holds: " + broken);
     return false;
   }

@@ -77,6 +77,7 @@ class Commit : Owner {
   struct Part {
     std::map<std::string, absl::Time> posted;  // member UID -> binding accepted, not seen yet
     absl::Time woken_at = absl::InfinitePast();
+    absl::Time broken_at = absl::InfinitePast();  // its plan, when it was to be committed
     std::string error;
   };
 

@@ -439,11 +439,34 @@ void Placement::DropFixed(GangId gang, Part* part, const std::set<std::string>* 
   if (dropped > 0) agenda_->Show(gang);
 }
 
+// On the nodes of these places. They keep room from who comes later, but while others still stand
+// there they break no place in force.
+PlaceMap Placement::LiftAwaiting(const PlaceMap& places) const {
+  PlaceMap lifted;
+  for (const Order& order : tentative_) {
+    const Places& other = parts_.at(order.gang()).places;
+    if (other.awaits.empty()) continue;
+    for (const auto& [uid, node] : other.tentative) {
+      const bool there =
+          std::ranges::any_of(places, [&](const auto& place) { return place.second == node; });
+      if (!there) continue;
+      room_->Forget(uid);
+      lifted.emplace(uid, node);
+    }
+  }
+  return lifted;
+}
+
+void Placement::PutBack(const PlaceMap& lifted) const {
+  for (const auto& [uid, node] : lifted) room_->Assume(uid, node).IgnoreError();
+}
+
 // Places in force that no longer hold: the node is gone, unusable, refused, suspect, or taken by
 // somebody who didn't ask.
 std::set<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part) const {
   std::set<std::string> broken;
   const std::string name = gang.key.ToString();
+  const PlaceMap lifted = LiftAwaiting(part.places.fixed);
   for (const auto& [uid, node] : part.places.fixed) {
     if (part.pins.contains(uid)) continue;
     const cluster::NodeInfo* info = snapshot_.FindNode(node);
@@ -455,6 +478,7 @@ std::set<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part
                       info->node->allocatable.Covers(info->requested);
     if (!good) broken.insert(uid);
   }
+  PutBack(lifted);
   return broken;
 }
 
@@ -469,12 +493,14 @@ std::string Placement::Recheck(const Gang& gang) {
     room_->Forget(uid);
   }
   const PlanRequest request = RequestFor(gang, std::move(members));
+  const PlaceMap lifted = LiftAwaiting(places);
   auto broken = planner_.FirstBroken(room_, request, places);
   if (!broken) {
     for (const auto& [uid, node] : places) {
       if (!room_->Assume(uid, node).ok()) broken.emplace(uid, cluster::Rejection{});
     }
   }
+  PutBack(lifted);
   if (!broken) return "";
   for (const auto& [uid, node] : places) {
     room_->Forget(uid);

@@ -272,6 +272,8 @@ class Placement : Owner {
 
   PlanRequest RequestFor(const Gang& gang, std::vector<const kube::Pod*> members);
   void ExcludeOtherFlavors(const Gang& gang, PlanRequest* request) const;
+  PlaceMap LiftAwaiting(const PlaceMap& places) const;
+  void PutBack(const PlaceMap& lifted) const;
   std::set<std::string> BrokenPlaces(const Gang& gang, const Part& part) const;
   bool MinResourcesFree(const Gang& gang) const;
   bool CapacityMaySuffice(const Gang& gang, int64_t missing);
