@@ -9,13 +9,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coscheduling/engine.h"
 #include "coscheduling/engine_options.h"
 #include "kube/objects/resource_list.h"
 #include "lint/requirement.h"
@@ -101,12 +101,20 @@ struct PodTemplate {
   std::vector<Toleration> tolerations;
   int tolerations_line = 0;
   std::vector<Container> containers;
-  std::vector<std::string> memory_volumes;  // emptyDir with medium Memory
+  std::vector<std::string> memory_volumes;  // emptyDir with medium Memory, or the node's
   int claims_line = 0;                      // of resourceClaims; 0: none
   // Processes per pod as the job says it (nprocPerNode, numProcPerNode), beside the command.
   LocatedText processes;
   // Its controller tells torchrun how many nodes and processes there are.
   bool launcher_is_told = false;
+  std::string name;  // of a pod that stands by itself
+  int told_at = 0;   // the line of what another object says of them; 0: they say it themselves
+  yaml::YamlValue metadata;
+  yaml::YamlValue whole;  // the template, or the Pod
+  // The specs that it is read from, the later laid over the earlier; and resources that take the
+  // place of those of its first container. Empty once the text is gone.
+  std::vector<yaml::YamlValue> layers;
+  yaml::YamlValue resources;
 
   // The sum over its containers, at the first line that says it. 0: nothing.
   LocatedCount Asks(std::string_view resource) const;
@@ -123,11 +131,14 @@ struct Workload {
   LocatedTexts not_honoured;  // annotations of kube/objects/not_honoured.h on the job
   // Its pods are one gang (coscheduling/gangs/job_gangs.h says whose are).
   bool is_gang = true;
+  bool unreadable = false;  // something of it is an error of its file
   bool elastic = false;
   int64_t elastic_least = 0;     // pods it can run with, if elastic
   LocatedCount min_available;    // runPolicy.schedulingPolicy
   LocatedCount timeout_seconds;  // the same
   LocatedText one_by_one;        // a StatefulSet's podManagementPolicy, if its pods aren't parallel
+  yaml::YamlValue yaml;
+  yaml::YamlValue job_set;  // the spec of the JobSet that a TrainJob's runtime makes
 
   std::string ToString() const;  // "PyTorchJob default/x"
 };
@@ -158,6 +169,7 @@ struct NodePool {
   LocatedText consolidate_after;
   absl::Duration consolidate_after_value = absl::ZeroDuration();
   bool never_disrupted = false;  // a budget of zero, at all times and for all reasons
+  yaml::YamlValue yaml;          // empty once the text is gone
 };
 
 struct ResourceFlavor {
@@ -166,6 +178,7 @@ struct ResourceFlavor {
   yaml::YamlValue node_selector;  // a field that it doesn't have
   std::vector<Requirement> node_labels;
   std::vector<Toleration> tolerations;
+  LocatedText topology;  // spec.topologyName
 };
 
 struct ResourceGroup {
@@ -173,7 +186,6 @@ struct ResourceGroup {
   std::vector<std::string> covered;
   std::vector<LocatedText> flavors;
   std::vector<LocatedAmounts> quotas;  // nominal, of each flavor
-  int string_flavors_line = 0;         // 0: they are objects
   yaml::YamlValue yaml;
 };
 
@@ -192,6 +204,20 @@ struct LocalQueue {
   LocatedText cluster_queue;
 };
 
+// An object beside the jobs, as the scheduler reads it.
+struct Given {
+  std::string file;
+  int line = 0;
+  yaml::YamlValue yaml;  // empty once the text is gone
+  std::shared_ptr<const coscheduling::Observed> object;
+};
+
+// An object as it is written.
+struct Written {
+  std::string file;
+  yaml::YamlValue yaml;
+};
+
 struct FileError {
   std::string file;
   int line = 0;
@@ -207,7 +233,9 @@ struct Manifests {
   std::vector<ClusterQueue> cluster_queues;
   std::vector<LocalQueue> local_queues;
   std::vector<PriorityClass> priority_classes;
-  std::set<std::string, std::less<>> topology_levels;  // of all Topologies
+  std::vector<Given> given;
+  std::vector<Written> others;        // all that make no pods
+  std::vector<std::string> runtimes;  // of TrainJobs: "NAMESPACE/NAME", "/NAME" of a cluster's
   // What Muster's configuration says: who decides about quota, and what requests count as.
   coscheduling::QuotaMode quota_mode = coscheduling::QuotaMode::kInternal;
   quota::ResourceRules resources;
@@ -228,6 +256,5 @@ Manifests ReadManifests(const std::vector<SourceText>& sources,
 inline constexpr std::string_view kGpu = kube::kNvidiaGpu;
 inline constexpr std::string_view kNeuron = "aws.amazon.com/neuron";
 using kube::kEfa;
-inline constexpr std::string_view kHugePages = "hugepages-2Mi";
 
 }  // namespace muster::lint

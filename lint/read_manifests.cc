@@ -106,6 +106,7 @@ NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader) {
   pool.name = object.At("metadata.name").Text();
   pool.file = reader->file();
   pool.line = object.line();
+  pool.yaml = object;
   const yaml::YamlValue spec = object.Get("spec");
   const yaml::YamlValue node = spec.At("template.spec");
   const std::string& group = node.At("nodeClassRef.group").Text();
@@ -126,7 +127,8 @@ ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader) {
           object.line(),
           spec.Get("nodeSelector"),
           reader->Selector(spec.Get("nodeLabels")),
-          reader->Tolerations(spec.Get("tolerations"))};
+          reader->Tolerations(spec.Get("tolerations")),
+          reader->Text(spec.Get("topologyName"))};
 }
 
 ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader) {
@@ -142,9 +144,6 @@ ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader
       group.covered.push_back(resource.Text());
     }
     for (const yaml::YamlValue& flavor : item.Get("flavors").Items()) {
-      if (flavor.is_scalar() && group.string_flavors_line == 0) {
-        group.string_flavors_line = item.Get("flavors").line();
-      }
       group.flavors.push_back(reader->Text(flavor.is_scalar() ? flavor : flavor.Get("name")));
       LocatedAmounts& quotas = group.quotas.emplace_back();
       for (const yaml::YamlValue& resource : flavor.Get("resources").Items()) {
@@ -168,12 +167,6 @@ ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader
 LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader) {
   return {NamespaceOf(object), object.At("metadata.name").Text(), reader->file(), object.line(),
           reader->Text(object.At("spec.clusterQueue"))};
-}
-
-void ReadTopology(const yaml::YamlValue& object, Manifests* out) {
-  for (const yaml::YamlValue& level : object.At("spec.levels").Items()) {
-    out->topology_levels.insert(level.Get("nodeLabel").Text());
-  }
 }
 
 // Muster's configuration, not another one beside it, kube-scheduler's for example, which says its
@@ -207,8 +200,6 @@ void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* o
     out->cluster_queues.push_back(ReadClusterQueue(object, reader));
   } else if (IsKind(object, kKueue, "LocalQueue")) {
     out->local_queues.push_back(ReadLocalQueue(object, reader));
-  } else if (IsKind(object, kKueue, "Topology")) {
-    ReadTopology(object, out);
   } else if (IsKind(object, "scheduling.k8s.io", "PriorityClass")) {
     out->priority_classes.push_back(
         {object.At("metadata.name").Text(), reader->file(),
@@ -242,10 +233,13 @@ Manifests ReadManifests(const std::vector<SourceText>& sources,
                       object.yaml.At("metadata.name").Text())] = object;
     }
   }
+  for (const auto& [key, runtime] : runtimes) manifests.runtimes.push_back(key);
   for (const ManifestObject& object : objects) {
     FieldReader reader(object.file, &manifests.errors);
     if (!ReadWorkload(object.yaml, runtimes, &reader, &manifests.workloads)) {
+      manifests.others.push_back({object.file, object.yaml});
       ReadPolicy(object.yaml, &reader, &manifests);
+      ReadGiven(object.yaml, object.file, &manifests);
     }
   }
   JoinPods(&manifests.workloads);

@@ -111,8 +111,10 @@ bool PodTemplate::WantsDevices() const {
 void ReadPodTemplate(const yaml::YamlValue& pod, FieldReader* reader, PodTemplate* out) {
   out->file = reader->file();
   if (out->line == 0) out->line = pod.line();
+  if (!out->whole.present()) out->whole = pod;
   const yaml::YamlValue metadata = pod.Get("metadata");
   out->metadata_line = metadata.line();
+  if (!out->metadata.present()) out->metadata = metadata;
   for (auto& [key, value] : reader->Labels(metadata.Get("labels"), "metadata.labels")) {
     out->labels[key] = value;
   }
@@ -126,6 +128,7 @@ void ReadPodTemplate(const yaml::YamlValue& pod, FieldReader* reader, PodTemplat
 
 void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* out) {
   if (out->spec_line == 0 || spec.present()) out->spec_line = spec.line();
+  if (spec.present()) out->layers.push_back(spec);
   if (spec.Get("schedulerName").present()) {
     out->scheduler_name = reader->Text(spec.Get("schedulerName"));
   }
@@ -156,7 +159,8 @@ void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* 
     }
   }
   for (const yaml::YamlValue& volume : spec.Get("volumes").Items()) {
-    if (volume.At("emptyDir.medium").Text() == "Memory") {
+    // The node's /dev/shm among them.
+    if (volume.At("emptyDir.medium").Text() == "Memory" || volume.Get("hostPath").present()) {
       out->memory_volumes.push_back(volume.Get("name").Text());
     }
   }
