@@ -36,8 +36,6 @@ class FieldReader {
   std::vector<Requirement> Selector(const yaml::YamlValue& value);
   // A list of {key, operator, values}: matchExpressions, a NodePool's requirements.
   std::vector<Requirement> Requirements(const yaml::YamlValue& value);
-  std::vector<Toleration> Tolerations(const yaml::YamlValue& value);
-  std::vector<Taint> Taints(const yaml::YamlValue& value);
 
  private:
   std::string file_;
@@ -70,8 +68,7 @@ PodGroup ReadPodGroup(const yaml::YamlValue& object, FieldReader* reader);
 NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader);
 ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader);
 ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader);
-LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader);
-// PodGroup, NodePool, ResourceFlavor, ClusterQueue, LocalQueue. Other kinds are passed over.
+// PodGroup, NodePool, ResourceFlavor, ClusterQueue. Other kinds are passed over.
 void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* out);
 
 // Into `given`: the kinds that the scheduler reads beside jobs. Others are passed over.

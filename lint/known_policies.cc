@@ -33,11 +33,8 @@ void ReadInto(PolicyKind kind, const yaml::YamlValue& object, FieldReader* reade
       return;
     case PolicyKind::kClusterQueue:
       out->cluster_queues.push_back(ReadClusterQueue(object, reader));
-      for (ResourceGroup& group : out->cluster_queues.back().groups) group.yaml = {};
       return;
     case PolicyKind::kLocalQueue:
-      out->local_queues.push_back(ReadLocalQueue(object, reader));
-      return;
     case PolicyKind::kTopology:
       return;
     case PolicyKind::kPodGroup:
@@ -93,7 +90,6 @@ std::shared_ptr<const Manifests> KnownPolicies::All() const {
       AppendAll(entry.object.pools, &all->pools);
       AppendAll(entry.object.flavors, &all->flavors);
       AppendAll(entry.object.cluster_queues, &all->cluster_queues);
-      AppendAll(entry.object.local_queues, &all->local_queues);
       AppendAll(entry.object.given, &all->given);
     }
   }

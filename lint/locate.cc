@@ -298,6 +298,9 @@ Place PlaceOf(const Judgement& judgement, const Workload& workload, const LintGa
     return best.line;
   };
   if (pods != nullptr) {
+    const bool by_path = about == About::kAnything && pods->told_at == 0;
+    const int of_path = by_path ? LineOfPath(pods->whole, text) : 0;
+    if (of_path > 0) return {pods->file, of_path};
     if (const int line = in_template(*pods); line > 0) return {pods->file, line};
     if (code == v1::MEMBERS_DISAGREE && pods->spec_line > 0) return {pods->file, pods->spec_line};
   }
@@ -312,8 +315,8 @@ Place PlaceOf(const Judgement& judgement, const Workload& workload, const LintGa
     }
   }
   if (pods == nullptr && !workload.templates.empty()) pods = &workload.templates.front();
-  if (pods != nullptr && code == v1::POD_AFFINITY_ONE_NODE && !pods->pod_affinity.empty()) {
-    return {pods->file, pods->pod_affinity.front().line};
+  if (pods != nullptr && code == v1::POD_AFFINITY_ONE_NODE && pods->pod_affinity_line > 0) {
+    return {pods->file, pods->pod_affinity_line};
   }
   if (workload.queue.present() && code >= v1::QUEUE_NOT_FOUND &&
       code <= v1::PRIORITY_CLASS_NOT_FOUND) {

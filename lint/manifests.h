@@ -39,29 +39,6 @@ using LocatedTexts = std::map<std::string, LocatedText, std::less<>>;
 // Amounts in base units: cpu in thousandths.
 using LocatedAmounts = std::map<std::string, LocatedCount, std::less<>>;
 
-struct Taint {
-  std::string key, value, effect;
-  int line = 0;
-  // "nvidia.com/gpu=true:NoSchedule"
-  std::string ToString() const;
-};
-
-struct Toleration {
-  std::string key, value, effect;
-  bool exists = false;  // operator Exists
-  bool Tolerates(const Taint& taint) const;
-};
-
-// A required term of podAffinity.
-struct PodAffinityTerm {
-  int line = 0;
-  std::string topology_key;
-  std::vector<Requirement> selector;
-  // matchLabelKeys, namespaces or a namespaceSelector: whom it selects can't be told.
-  bool restricted = false;
-  yaml::YamlValue yaml;
-};
-
 struct Container {
   std::string name;
   int line = 0;
@@ -69,7 +46,6 @@ struct Container {
   int words_line = 0;                  // if they stand in another file; 0: they have their own
   LocatedTexts env;                    // those with a plain value
   LocatedAmounts requests, limits;
-  int resources_line = 0;
   std::string shm_volume;  // mounted at /dev/shm; empty: none
 
   // What it asks for: the request, or else the limit. 0: nothing.
@@ -97,12 +73,9 @@ struct PodTemplate {
   std::vector<Requirement> node_selector;
   // Any one of these must hold; empty: no matter.
   std::vector<std::vector<Requirement>> node_affinity;
-  std::vector<PodAffinityTerm> pod_affinity;
-  std::vector<Toleration> tolerations;
-  int tolerations_line = 0;
+  int pod_affinity_line = 0;  // of the required terms
   std::vector<Container> containers;
   std::vector<std::string> memory_volumes;  // emptyDir with medium Memory, or the node's
-  int claims_line = 0;                      // of resourceClaims; 0: none
   // Processes per pod as the job says it (nprocPerNode, numProcPerNode), beside the command.
   LocatedText processes;
   // Its controller tells torchrun how many nodes and processes there are.
@@ -162,7 +135,7 @@ struct NodePool {
   bool ec2 = true;  // its node class is AWS's
   std::map<std::string, std::string> labels;
   std::vector<Requirement> requirements;
-  std::vector<Taint> taints;
+  std::vector<std::string> taints;  // their keys
   LocatedAmounts limits;
   int disruption_line = 0;
   LocatedText consolidation_policy;  // absent: WhenEmptyOrUnderutilized
@@ -177,31 +150,12 @@ struct ResourceFlavor {
   int line = 0;
   yaml::YamlValue node_selector;  // a field that it doesn't have
   std::vector<Requirement> node_labels;
-  std::vector<Toleration> tolerations;
   LocatedText topology;  // spec.topologyName
-};
-
-struct ResourceGroup {
-  int line = 0;
-  std::vector<std::string> covered;
-  std::vector<LocatedText> flavors;
-  std::vector<LocatedAmounts> quotas;  // nominal, of each flavor
-  yaml::YamlValue yaml;
 };
 
 struct ClusterQueue {
   std::string name, file;
-  int line = 0;
-  std::vector<ResourceGroup> groups;
-  bool borrows = false;           // it is in a cohort, so its quota isn't all that it may use
-  int admission_checks_line = 0;  // 0: none
-  LocatedText admission_mode;     // of its admissionScope
-};
-
-struct LocalQueue {
-  std::string name_space, name, file;
-  int line = 0;
-  LocatedText cluster_queue;
+  LocatedText admission_mode;  // of its admissionScope
 };
 
 // An object beside the jobs, as the scheduler reads it.
@@ -231,7 +185,6 @@ struct Manifests {
   std::vector<NodePool> pools;
   std::vector<ResourceFlavor> flavors;
   std::vector<ClusterQueue> cluster_queues;
-  std::vector<LocalQueue> local_queues;
   std::vector<PriorityClass> priority_classes;
   std::vector<Given> given;
   std::vector<Written> others;        // all that make no pods

@@ -177,8 +177,7 @@ void MoveTo(int line, PodTemplate* pods) {
   const auto move = [&](int* at) { *at = *at > 0 ? line : 0; };
   pods->told_at = line;
   for (int* at : {&pods->line, &pods->pods_line, &pods->metadata_line, &pods->spec_line,
-                  &pods->group.line, &pods->scheduler_name.line, &pods->tolerations_line,
-                  &pods->claims_line, &pods->processes.line}) {
+                  &pods->group.line, &pods->scheduler_name.line, &pods->processes.line}) {
     move(at);
   }
   for (auto& [key, annotation] : pods->annotations) move(&annotation.line);
@@ -186,10 +185,9 @@ void MoveTo(int line, PodTemplate* pods) {
   for (std::vector<Requirement>& term : pods->node_affinity) {
     for (Requirement& requirement : term) move(&requirement.line);
   }
-  for (PodAffinityTerm& term : pods->pod_affinity) move(&term.line);
+  move(&pods->pod_affinity_line);
   for (Container& container : pods->containers) {
     move(&container.line);
-    move(&container.resources_line);
     container.words_line = line;
     for (auto* amounts : {&container.requests, &container.limits}) {
       for (auto& [resource, amount] : *amounts) move(&amount.line);
@@ -251,7 +249,6 @@ void OverrideTrainer(const yaml::YamlValue& spec, FieldReader* reader, PodTempla
   const yaml::YamlValue resources = trainer.Get("resourcesPerNode");
   if (resources.present()) {
     pods->resources = resources;
-    container.resources_line = resources.line();
     container.requests = reader->Amounts(resources.Get("requests"));
     container.limits = reader->Amounts(resources.Get("limits"));
   }

@@ -8,14 +8,6 @@
 namespace muster::lint {
 namespace {
 
-std::vector<Requirement> LabelSelector(const yaml::YamlValue& value, FieldReader* reader) {
-  std::vector<Requirement> selector = reader->Selector(value.Get("matchLabels"));
-  for (Requirement& expression : reader->Requirements(value.Get("matchExpressions"))) {
-    selector.push_back(std::move(expression));
-  }
-  return selector;
-}
-
 void ReadAffinity(const yaml::YamlValue& affinity, FieldReader* reader, PodTemplate* out) {
   const yaml::YamlValue nodes =
       affinity.At("nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
@@ -30,21 +22,7 @@ void ReadAffinity(const yaml::YamlValue& affinity, FieldReader* reader, PodTempl
   }
   const yaml::YamlValue pods =
       affinity.At("podAffinity.requiredDuringSchedulingIgnoredDuringExecution");
-  if (!pods.present()) return;
-  out->pod_affinity.clear();
-  for (const yaml::YamlValue& term : pods.Items()) {
-    PodAffinityTerm affinity_term;
-    affinity_term.line = pods.line();
-    affinity_term.topology_key = term.Get("topologyKey").Text();
-    affinity_term.selector = LabelSelector(term.Get("labelSelector"), reader);
-    affinity_term.restricted = !term.Get("labelSelector").present();
-    for (const char* field :
-         {"namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"}) {
-      affinity_term.restricted = affinity_term.restricted || term.Get(field).present();
-    }
-    affinity_term.yaml = term;
-    out->pod_affinity.push_back(std::move(affinity_term));
-  }
+  if (pods.present()) out->pod_affinity_line = pods.line();
 }
 
 Container ReadContainer(const yaml::YamlValue& value, FieldReader* reader) {
@@ -61,7 +39,6 @@ Container ReadContainer(const yaml::YamlValue& value, FieldReader* reader) {
     }
   }
   const yaml::YamlValue resources = value.Get("resources");
-  container.resources_line = resources.line();
   container.requests = reader->Amounts(resources.Get("requests"));
   container.limits = reader->Amounts(resources.Get("limits"));
   for (const yaml::YamlValue& mount : value.Get("volumeMounts").Items()) {
@@ -140,15 +117,6 @@ void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* 
     out->node_selector.push_back(std::move(entry));
   }
   ReadAffinity(spec.Get("affinity"), reader, out);
-  if (!spec.Get("resourceClaims").Items().empty()) {
-    out->claims_line = spec.Get("resourceClaims").line();
-  }
-  if (spec.Get("tolerations").present()) {
-    out->tolerations_line = spec.Get("tolerations").line();
-    for (Toleration& toleration : reader->Tolerations(spec.Get("tolerations"))) {
-      out->tolerations.push_back(std::move(toleration));
-    }
-  }
   for (const yaml::YamlValue& value : spec.Get("containers").Items()) {
     Container container = ReadContainer(value, reader);
     const auto same = std::ranges::find(out->containers, container.name, &Container::name);

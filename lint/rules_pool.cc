@@ -15,7 +15,7 @@ bool IsDevice(std::string_view resource) { return resource == kGpu || resource =
 
 // Made for jobs with devices, as far as can be told without one.
 bool IsForDevices(const NodePool& pool, const Surroundings& around) {
-  if (std::ranges::any_of(pool.taints, [](const Taint& taint) { return IsDevice(taint.key); }) ||
+  if (std::ranges::any_of(pool.taints, IsDevice) ||
       std::ranges::any_of(pool.limits, [](const auto& limit) { return IsDevice(limit.first); })) {
     return true;
   }
