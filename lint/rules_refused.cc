@@ -193,7 +193,10 @@ void CheckPod(const PodTemplate& pods, const Workload& workload, const std::stri
       CheckResources(container.Get("resources"), what, pods.file, findings);
       for (const YamlValue& mount : container.Get("volumeMounts").Items()) {
         const YamlValue name = mount.Get("name");
-        if (!name.present() || volumes.contains(name.Text())) continue;
+        // KubeRay adds volumes of its own.
+        if (!name.present() || volumes.contains(name.Text()) || workload.kind.starts_with("Ray")) {
+          continue;
+        }
         findings->Add(
             kRefused, pods.file, name.line(),
             fmt::format("{} mounts volume {}, which the API server refuses: its pods have "
