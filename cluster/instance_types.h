@@ -7,7 +7,8 @@
 //   p5.48xlarge  192  2048Gi  8  0  32  h100
 //
 // What a node of the type offers to pods is less than that: the kubelet and the system keep some
-// cpu and memory. So what is above these figures certainly doesn't fit.
+// cpu and memory. So a pod that asks for as much of these, or for more of anything, certainly
+// doesn't fit.
 #pragma once
 
 #include <cstdint>

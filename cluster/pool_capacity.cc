@@ -42,7 +42,7 @@ int64_t TimesOnNodes(int64_t nodes, const Demand& demand, const kube::NodePool& 
     int64_t times = demand.count;
     for (const std::string_view resource : kInTable) {
       const int64_t each = asked.Get(resource);
-      if (each > 0) times = std::min(times, AmountOf(*type, resource) / each);
+      if (each > 0) times = std::min(times, TimesOf(*type, resource, each));
     }
     most = std::max(most, times);
   }

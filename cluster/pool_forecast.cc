@@ -111,8 +111,9 @@ PoolRefusal TooSmall(std::string_view resource, int64_t asked,
       largest == nullptr || most == 0
           ? fmt::format("none of its instance types has any{}",
                         left.size() == 1 ? fmt::format(" ({})", largest->name) : "")
-          : fmt::format("the largest instance type that is left, {}, has {}", largest->name,
-                        kube::FormatQuantity(most, kube::UnitOf(resource)));
+          : fmt::format("the largest instance type that is left, {}, has {}{}", largest->name,
+                        kube::FormatQuantity(most, kube::UnitOf(resource)),
+                        most == asked ? ", of which the system keeps some" : "");
   return {ObstacleOf(resource, most),
           fmt::format("one pod asks for {}, {}", Amount(resource, asked), has),
           most == 0 ? fmt::format("allow instance types with {}, or don't ask for it", resource)
@@ -134,7 +135,7 @@ std::optional<PoolRefusal> TooSmallTypes(const kube::NodePool& pool, const kube:
     if (asked <= 0) continue;
     std::vector<const InstanceType*> left;
     std::ranges::copy_if(set.known, std::back_inserter(left), [&](const InstanceType* type) {
-      return AmountOf(*type, resource) >= asked;
+      return TimesOf(*type, resource, asked) > 0;
     });
     if (left.empty()) return TooSmall(resource, asked, set.known);
     set.known = std::move(left);

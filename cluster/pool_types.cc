@@ -158,4 +158,10 @@ int64_t AmountOf(const InstanceType& type, std::string_view resource) {
   return 0;
 }
 
+int64_t TimesOf(const InstanceType& type, std::string_view resource, int64_t each) {
+  const bool shared = resource == kube::kCpu || resource == kube::kMemory;
+  const int64_t amount = AmountOf(type, resource) - (shared ? 1 : 0);
+  return each > 0 ? amount / each : INT64_MAX;
+}
+
 }  // namespace muster::cluster

@@ -41,5 +41,8 @@ bool WantsDevices(const kube::PodSpec& spec);
 
 // How much of a resource a type has, in base units; 0 of what the table doesn't have.
 int64_t AmountOf(const InstanceType& type, std::string_view resource);
+// How many times one node of the type can give so much of it. The system keeps some of its cpu and
+// memory, so that nobody has all of these.
+int64_t TimesOf(const InstanceType& type, std::string_view resource, int64_t each);
 
 }  // namespace muster::cluster

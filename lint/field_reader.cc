@@ -91,38 +91,4 @@ std::vector<Requirement> FieldReader::Requirements(const yaml::YamlValue& value)
   return requirements;
 }
 
-std::vector<Toleration> FieldReader::Tolerations(const yaml::YamlValue& value) {
-  std::vector<Toleration> tolerations;
-  for (const yaml::YamlValue& item : value.Items()) {
-    const std::string& op = item.Get("operator").Text();
-    if (!op.empty() && op != "Exists" && op != "Equal") {
-      Fail(item.Get("operator").line(),
-           Concat("toleration of ", item.Get("key").Text(), ": unknown operator ", op,
-                  ", must be Exists or Equal"));
-    }
-    tolerations.push_back({item.Get("key").Text(), item.Get("value").Text(),
-                           item.Get("effect").Text(), op == "Exists"});
-  }
-  return tolerations;
-}
-
-std::vector<Taint> FieldReader::Taints(const yaml::YamlValue& value) {
-  std::vector<Taint> taints;
-  for (const yaml::YamlValue& item : value.Items()) {
-    taints.push_back(
-        {item.Get("key").Text(), item.Get("value").Text(), item.Get("effect").Text(), item.line()});
-  }
-  return taints;
-}
-
-std::string Taint::ToString() const {
-  return Concat(key, value.empty() ? "" : "=", value, ":", effect);
-}
-
-bool Toleration::Tolerates(const Taint& taint) const {
-  if (!effect.empty() && effect != taint.effect) return false;
-  if (key.empty()) return exists;
-  return key == taint.key && (exists || value == taint.value);
-}
-
 }  // namespace muster::lint

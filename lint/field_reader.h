@@ -23,6 +23,8 @@ class FieldReader {
   // The same for an object of another file.
   FieldReader Other(std::string file) const { return {std::move(file), errors_}; }
   void Fail(int line, std::string_view message);
+  // How often it did, the other readers of the same errors included.
+  size_t failures() const { return errors_->size(); }
 
   LocatedText Text(const yaml::YamlValue& value);
   // An integer from 0 to 2^31 - 1; absent: line 0.
@@ -34,8 +36,6 @@ class FieldReader {
   std::vector<Requirement> Selector(const yaml::YamlValue& value);
   // A list of {key, operator, values}: matchExpressions, a NodePool's requirements.
   std::vector<Requirement> Requirements(const yaml::YamlValue& value);
-  std::vector<Toleration> Tolerations(const yaml::YamlValue& value);
-  std::vector<Taint> Taints(const yaml::YamlValue& value);
 
  private:
   std::string file_;
@@ -68,10 +68,14 @@ PodGroup ReadPodGroup(const yaml::YamlValue& object, FieldReader* reader);
 NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader);
 ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader);
 ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader);
-LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader);
-void ReadTopology(const yaml::YamlValue& object, Manifests* out);
-// PodGroup, NodePool, ResourceFlavor, ClusterQueue, LocalQueue. Other kinds are passed over.
+// PodGroup, NodePool, ResourceFlavor, ClusterQueue. Other kinds are passed over.
 void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* out);
+
+// Into `given`: the kinds that the scheduler reads beside jobs. Others are passed over.
+void ReadGiven(const yaml::YamlValue& object, const std::string& file, Manifests* out);
+// The same where the object doesn't say its kind.
+void ReadGivenAs(std::string_view kind, const yaml::YamlValue& object, const std::string& file,
+                 Manifests* out);
 
 // The namespace that an object without one lands in.
 std::string NamespaceOf(const yaml::YamlValue& object);

@@ -38,6 +38,7 @@ class Findings {
   // The same as a warning: what the rule speaks of is likely, but can't be known.
   void AddWarning(std::string_view rule, const std::string& file, int line,
                   std::string_view message, std::string_view fix, std::string yaml = "");
+  bool HasErrorAt(const std::string& file, int line) const;
   // By file as they were added first, then by line; equal ones once.
   std::vector<Finding> Take();
 

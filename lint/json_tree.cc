@@ -2,6 +2,9 @@
 
 #include <simdjson.h>
 
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -75,7 +78,42 @@ class JsonTree {
   int64_t values_ = 0;
 };
 
+nlohmann::json ScalarOf(const yaml::YamlNode& node) {
+  const std::string& text = node.text;
+  if (node.quoted) return text;
+  if (text == "true") return true;
+  if (text == "false") return false;
+  const char* const end = text.data() + text.size();
+  int64_t whole = 0;
+  if (const auto [at, error] = std::from_chars(text.data(), end, whole);
+      error == std::errc() && at == end) {
+    return whole;
+  }
+  double number = 0;
+  if (const auto [at, error] = std::from_chars(text.data(), end, number);
+      error == std::errc() && at == end && std::isfinite(number)) {
+    return number;
+  }
+  return text;
+}
+
 }  // namespace
+
+nlohmann::json JsonOf(const yaml::YamlValue& value) {
+  if (value.is_mapping()) {
+    nlohmann::json object = nlohmann::json::object();
+    for (const yaml::YamlField& field : value.Fields()) {
+      object[field.key] = JsonOf({field.value, field.line});
+    }
+    return object;
+  }
+  if (value.is_sequence()) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const yaml::YamlValue& item : value.Items()) list.push_back(JsonOf(item));
+    return list;
+  }
+  return value.is_scalar() ? ScalarOf(*value.node()) : nlohmann::json();
+}
 
 yaml::YamlFile ParseJson(std::string_view json, int64_t max_values) {
   yaml::YamlFile file;

@@ -1,15 +1,19 @@
-// JSON as the tree that manifests are read from: an object as an API server has it.
+// JSON as the tree that lint reads, and the tree as JSON.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
 #include "yaml/tree.h"
 
 namespace muster::lint {
 
-// One document; everything in it stands in line 1. An error is what is no JSON, nested deeper than
-// kMaxYamlDepth, or has more than `max_values` values.
+// All lines are 1. An error instead of a document if it isn't JSON, is nested too deeply, or has
+// more values than that.
 yaml::YamlFile ParseJson(std::string_view json, int64_t max_values = yaml::kMaxYamlValues);
+
+// As kubectl would send it: what isn't quoted is a number or a boolean where it looks like one.
+nlohmann::json JsonOf(const yaml::YamlValue& value);
 
 }  // namespace muster::lint

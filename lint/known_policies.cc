@@ -10,6 +10,10 @@
 namespace muster::lint {
 namespace {
 
+// In the order of PolicyKind.
+constexpr std::array<std::string_view, kPolicyKinds> kKinds = {
+    "NodePool", "ResourceFlavor", "ClusterQueue", "LocalQueue", "Topology", "PodGroup"};
+
 std::string RevisionOf(const yaml::YamlValue& object) {
   const std::string& uid = object.At("metadata.uid").Text();
   const std::string& generation = object.At("metadata.generation").Text();
@@ -21,6 +25,7 @@ void ReadInto(PolicyKind kind, const yaml::YamlValue& object, FieldReader* reade
   switch (kind) {
     case PolicyKind::kNodePool:
       out->pools.push_back(ReadNodePool(object, reader));
+      out->pools.back().yaml = {};
       return;
     case PolicyKind::kResourceFlavor:
       out->flavors.push_back(ReadFlavor(object, reader));
@@ -28,13 +33,9 @@ void ReadInto(PolicyKind kind, const yaml::YamlValue& object, FieldReader* reade
       return;
     case PolicyKind::kClusterQueue:
       out->cluster_queues.push_back(ReadClusterQueue(object, reader));
-      for (ResourceGroup& group : out->cluster_queues.back().groups) group.yaml = {};
       return;
     case PolicyKind::kLocalQueue:
-      out->local_queues.push_back(ReadLocalQueue(object, reader));
-      return;
     case PolicyKind::kTopology:
-      ReadTopology(object, out);
       return;
     case PolicyKind::kPodGroup:
       out->groups.push_back(ReadPodGroup(object, reader));
@@ -43,7 +44,7 @@ void ReadInto(PolicyKind kind, const yaml::YamlValue& object, FieldReader* reade
 }
 
 template <typename Object>
-void Append(const std::vector<Object>& more, std::vector<Object>* all) {
+void AppendAll(const std::vector<Object>& more, std::vector<Object>* all) {
   all->insert(all->end(), more.begin(), more.end());
 }
 
@@ -60,6 +61,8 @@ void KnownPolicies::Upsert(PolicyKind kind, const std::string& name, std::string
   std::vector<FileError> errors;
   FieldReader reader("", &errors);
   ReadInto(kind, root, &reader, &entry.object);
+  ReadGivenAs(kKinds[static_cast<size_t>(kind)], root, "", &entry.object);
+  for (Given& given : entry.object.given) given.yaml = {};
   entry.readable = root.is_mapping() && errors.empty();
   known = std::move(entry);
   if (kind != PolicyKind::kPodGroup) all_ = nullptr;
@@ -84,12 +87,10 @@ std::shared_ptr<const Manifests> KnownPolicies::All() const {
       continue;
     }
     for (const auto& [name, entry] : entries) {
-      Append(entry.object.pools, &all->pools);
-      Append(entry.object.flavors, &all->flavors);
-      Append(entry.object.cluster_queues, &all->cluster_queues);
-      Append(entry.object.local_queues, &all->local_queues);
-      all->topology_levels.insert(entry.object.topology_levels.begin(),
-                                  entry.object.topology_levels.end());
+      AppendAll(entry.object.pools, &all->pools);
+      AppendAll(entry.object.flavors, &all->flavors);
+      AppendAll(entry.object.cluster_queues, &all->cluster_queues);
+      AppendAll(entry.object.given, &all->given);
     }
   }
   all_ = std::move(all);

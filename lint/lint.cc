@@ -1,6 +1,7 @@
 #include "lint/lint.h"
 
 #include <istream>
+#include <map>
 #include <ostream>
 #include <set>
 
@@ -22,26 +23,37 @@ LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceT
                 const coscheduling::EngineOptions& options) {
   Manifests manifests = ReadManifests(sources, options);
   const PoolIndex pools(manifests.pools, types);
-  const Surroundings around{manifests, types, pools};
+  const Judge judge(manifests, types, options.scheduler_name);
+  const Surroundings around{manifests, types, pools, judge};
   Findings findings;
   // So that findings stand in the order of the files.
   const std::vector<LintGang> gangs = FindGangs(manifests);
   std::set<const PodGroup*> used;
+  std::map<const Workload*, std::vector<const LintGang*>> gangs_of;
   for (const LintGang& gang : gangs) {
     if (gang.group != nullptr) used.insert(gang.group);
     CheckGang(gang, around, &findings);
+    gangs_of[gang.workload].push_back(&gang);
   }
+  for (const Workload& workload : manifests.workloads) {
+    CheckRefused(workload, manifests, &findings);
+    CheckByJudge(workload, gangs_of[&workload], around, &findings);
+  }
+  for (const ClusterQueue& queue : manifests.cluster_queues) CheckClusterQueue(queue, &findings);
+  CheckQueues(around, &findings);
   for (const PodGroup& group : manifests.groups) {
     if (!used.contains(&group)) CheckPodGroup(group, &findings);
   }
   for (const PriorityClass& each : manifests.priority_classes) CheckPriorityClass(each, &findings);
-  for (const NodePool& pool : manifests.pools) CheckNodePool(pool, gangs, around, &findings);
-  for (const ResourceFlavor& flavor : manifests.flavors) CheckFlavor(flavor, around, &findings);
-  for (const ClusterQueue& queue : manifests.cluster_queues) {
-    CheckClusterQueue(queue, around, &findings);
+  for (const NodePool& pool : manifests.pools) {
+    CheckNodePool(pool, gangs, around, &findings);
+    CheckRefused(pool, around, &findings);
   }
-  for (const LocalQueue& queue : manifests.local_queues) {
-    CheckLocalQueue(queue, around, &findings);
+  for (const ResourceFlavor& flavor : manifests.flavors) CheckFlavor(flavor, around, &findings);
+  for (const Workload& workload : manifests.workloads) CheckByApi(workload, &findings);
+  for (const Written& each : manifests.others) {
+    CheckRefused(each, manifests, &findings);
+    CheckByApi(each, &findings);
   }
   return {findings.Take(), std::move(manifests.errors), sources.size()};
 }

@@ -9,13 +9,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coscheduling/engine.h"
 #include "coscheduling/engine_options.h"
 #include "kube/objects/resource_list.h"
 #include "lint/requirement.h"
@@ -39,29 +39,6 @@ using LocatedTexts = std::map<std::string, LocatedText, std::less<>>;
 // Amounts in base units: cpu in thousandths.
 using LocatedAmounts = std::map<std::string, LocatedCount, std::less<>>;
 
-struct Taint {
-  std::string key, value, effect;
-  int line = 0;
-  // "nvidia.com/gpu=true:NoSchedule"
-  std::string ToString() const;
-};
-
-struct Toleration {
-  std::string key, value, effect;
-  bool exists = false;  // operator Exists
-  bool Tolerates(const Taint& taint) const;
-};
-
-// A required term of podAffinity.
-struct PodAffinityTerm {
-  int line = 0;
-  std::string topology_key;
-  std::vector<Requirement> selector;
-  // matchLabelKeys, namespaces or a namespaceSelector: whom it selects can't be told.
-  bool restricted = false;
-  yaml::YamlValue yaml;
-};
-
 struct Container {
   std::string name;
   int line = 0;
@@ -69,7 +46,6 @@ struct Container {
   int words_line = 0;                  // if they stand in another file; 0: they have their own
   LocatedTexts env;                    // those with a plain value
   LocatedAmounts requests, limits;
-  int resources_line = 0;
   std::string shm_volume;  // mounted at /dev/shm; empty: none
 
   // What it asks for: the request, or else the limit. 0: nothing.
@@ -97,16 +73,21 @@ struct PodTemplate {
   std::vector<Requirement> node_selector;
   // Any one of these must hold; empty: no matter.
   std::vector<std::vector<Requirement>> node_affinity;
-  std::vector<PodAffinityTerm> pod_affinity;
-  std::vector<Toleration> tolerations;
-  int tolerations_line = 0;
+  int pod_affinity_line = 0;  // of the required terms
   std::vector<Container> containers;
-  std::vector<std::string> memory_volumes;  // emptyDir with medium Memory
-  int claims_line = 0;                      // of resourceClaims; 0: none
+  std::vector<std::string> memory_volumes;  // emptyDir with medium Memory, or the node's
   // Processes per pod as the job says it (nprocPerNode, numProcPerNode), beside the command.
   LocatedText processes;
   // Its controller tells torchrun how many nodes and processes there are.
   bool launcher_is_told = false;
+  std::string name;  // of a pod that stands by itself
+  int told_at = 0;   // the line of what another object says of them; 0: they say it themselves
+  yaml::YamlValue metadata;
+  yaml::YamlValue whole;  // the template, or the Pod
+  // The specs that it is read from, the later laid over the earlier; and resources that take the
+  // place of those of its first container. Empty once the text is gone.
+  std::vector<yaml::YamlValue> layers;
+  yaml::YamlValue resources;
 
   // The sum over its containers, at the first line that says it. 0: nothing.
   LocatedCount Asks(std::string_view resource) const;
@@ -123,11 +104,14 @@ struct Workload {
   LocatedTexts not_honoured;  // annotations of kube/objects/not_honoured.h on the job
   // Its pods are one gang (coscheduling/gangs/job_gangs.h says whose are).
   bool is_gang = true;
+  bool unreadable = false;  // something of it is an error of its file
   bool elastic = false;
   int64_t elastic_least = 0;     // pods it can run with, if elastic
   LocatedCount min_available;    // runPolicy.schedulingPolicy
   LocatedCount timeout_seconds;  // the same
   LocatedText one_by_one;        // a StatefulSet's podManagementPolicy, if its pods aren't parallel
+  yaml::YamlValue yaml;
+  yaml::YamlValue job_set;  // the spec of the JobSet that a TrainJob's runtime makes
 
   std::string ToString() const;  // "PyTorchJob default/x"
 };
@@ -151,13 +135,14 @@ struct NodePool {
   bool ec2 = true;  // its node class is AWS's
   std::map<std::string, std::string> labels;
   std::vector<Requirement> requirements;
-  std::vector<Taint> taints;
+  std::vector<std::string> taints;  // their keys
   LocatedAmounts limits;
   int disruption_line = 0;
   LocatedText consolidation_policy;  // absent: WhenEmptyOrUnderutilized
   LocatedText consolidate_after;
   absl::Duration consolidate_after_value = absl::ZeroDuration();
   bool never_disrupted = false;  // a budget of zero, at all times and for all reasons
+  yaml::YamlValue yaml;          // empty once the text is gone
 };
 
 struct ResourceFlavor {
@@ -165,31 +150,26 @@ struct ResourceFlavor {
   int line = 0;
   yaml::YamlValue node_selector;  // a field that it doesn't have
   std::vector<Requirement> node_labels;
-  std::vector<Toleration> tolerations;
-};
-
-struct ResourceGroup {
-  int line = 0;
-  std::vector<std::string> covered;
-  std::vector<LocatedText> flavors;
-  std::vector<LocatedAmounts> quotas;  // nominal, of each flavor
-  int string_flavors_line = 0;         // 0: they are objects
-  yaml::YamlValue yaml;
+  LocatedText topology;  // spec.topologyName
 };
 
 struct ClusterQueue {
   std::string name, file;
-  int line = 0;
-  std::vector<ResourceGroup> groups;
-  bool borrows = false;           // it is in a cohort, so its quota isn't all that it may use
-  int admission_checks_line = 0;  // 0: none
-  LocatedText admission_mode;     // of its admissionScope
+  LocatedText admission_mode;  // of its admissionScope
 };
 
-struct LocalQueue {
-  std::string name_space, name, file;
+// An object beside the jobs, as the scheduler reads it.
+struct Given {
+  std::string file;
   int line = 0;
-  LocatedText cluster_queue;
+  yaml::YamlValue yaml;  // empty once the text is gone
+  std::shared_ptr<const coscheduling::Observed> object;
+};
+
+// An object as it is written.
+struct Written {
+  std::string file;
+  yaml::YamlValue yaml;
 };
 
 struct FileError {
@@ -205,9 +185,10 @@ struct Manifests {
   std::vector<NodePool> pools;
   std::vector<ResourceFlavor> flavors;
   std::vector<ClusterQueue> cluster_queues;
-  std::vector<LocalQueue> local_queues;
   std::vector<PriorityClass> priority_classes;
-  std::set<std::string, std::less<>> topology_levels;  // of all Topologies
+  std::vector<Given> given;
+  std::vector<Written> others;        // all that make no pods
+  std::vector<std::string> runtimes;  // of TrainJobs: "NAMESPACE/NAME", "/NAME" of a cluster's
   // What Muster's configuration says: who decides about quota, and what requests count as.
   coscheduling::QuotaMode quota_mode = coscheduling::QuotaMode::kInternal;
   quota::ResourceRules resources;
@@ -228,6 +209,5 @@ Manifests ReadManifests(const std::vector<SourceText>& sources,
 inline constexpr std::string_view kGpu = kube::kNvidiaGpu;
 inline constexpr std::string_view kNeuron = "aws.amazon.com/neuron";
 using kube::kEfa;
-inline constexpr std::string_view kHugePages = "hugepages-2Mi";
 
 }  // namespace muster::lint

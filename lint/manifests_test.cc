@@ -1,6 +1,7 @@
 // The manifests in tests/lint: each file in bad/ says in its first comment lines which rules find
 // what at which lines, "# expect: RULE LINE", and lint must find exactly that; in those of good/
 // nothing.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,12 +100,73 @@ TEST(LintManifests, NothingIsFoundInCorrectOnes) {
   }
 }
 
+// Labelled by what users wrote, not by the rules: "# mistake: LINE|LINE WORD ..." has the lines of
+// which one must be named, and words of the sentence with its fix.
+bool IsFound(const ManifestFile& file, std::string_view label) {
+  const std::vector<std::string_view> words = SplitWords(label, " ");
+  const std::vector<std::string_view> lines = Split(words.front(), "|");
+  const LintResult result = LintAlone(file);
+  const auto matches = [&](int line, std::string text) {
+    const auto lower = [](std::string all) {
+      std::ranges::transform(all, all.begin(), [](unsigned char c) { return std::tolower(c); });
+      return all;
+    };
+    text = lower(std::move(text));
+    return std::ranges::find(lines, Concat(line)) != lines.end() &&
+           std::all_of(words.begin() + 1, words.end(), [&](std::string_view word) {
+             return text.find(lower(std::string(word))) != std::string::npos;
+           });
+  };
+  return std::ranges::any_of(result.findings,
+                             [&](const Finding& each) {
+                               return matches(each.line,
+                                              Concat(each.message, " ", each.fix, " ", each.yaml));
+                             }) ||
+         std::ranges::any_of(result.errors, [&](const FileError& each) {
+           return matches(each.line, each.message);
+         });
+}
+
+// The names of those that aren't found.
+std::vector<std::string> Missed(const fs::path& folder, size_t* all) {
+  constexpr std::string_view kMistake = "# mistake: ";
+  std::vector<std::string> missed;
+  for (const ManifestFile& file : ReadFolder(folder)) {
+    for (const std::string_view line : Split(file.source.text, "\n")) {
+      if (!line.starts_with(kMistake)) continue;
+      ++*all;
+      if (!IsFound(file, line.substr(kMistake.size()))) missed.push_back(file.name);
+    }
+  }
+  return missed;
+}
+
+TEST(LintManifests, MistakesThatUsersMakeAreFound) {
+  size_t all = 0;
+  EXPECT_THAT(Missed("tests/lint/mistakes", &all), ::testing::IsEmpty());
+  EXPECT_GE(all, 60U);
+}
+
+TEST(LintManifests, FourFifthsOfTheWithheldMistakesAreFound) {
+  size_t all = 0;
+  const std::vector<std::string> missed = Missed("tests/lint/withheld", &all);
+  EXPECT_GE(all, 50U);
+  EXPECT_LE(missed.size() * 5, all) << ::testing::PrintToString(missed);
+}
+
 // Two different manifests for every rule, at least.
 TEST(LintManifests, EveryRuleHasItsManifests) {
   std::map<std::string, std::set<std::string>> files_of;
   for (const ManifestFile& file : BadFiles()) {
     for (const std::string& expected : file.expected) {
       files_of[std::string(SplitOnce(expected, ' ').first)].insert(file.name);
+    }
+  }
+  for (const char* folder : {"tests/lint/mistakes", "tests/lint/withheld"}) {
+    for (const ManifestFile& file : ReadFolder(folder)) {
+      for (const Finding& finding : LintAlone(file).findings) {
+        files_of[std::string(finding.rule)].insert(file.name);
+      }
     }
   }
   for (const RuleInfo& rule : Rules()) {

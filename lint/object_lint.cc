@@ -47,14 +47,44 @@ size_t Comparisons(const Manifests& object, const Manifests& known) {
   return requirements * (1 + known.pools.size());
 }
 
+// What the judges go by: the object in the place of its former version.
+Manifests With(const Manifests& object, const Manifests& known) {
+  Manifests all;
+  all.quota_mode = known.quota_mode;
+  all.resources = known.resources;
+  all.given = object.given;
+  const auto name_of = [](const Given& given) {
+    return std::visit(
+        [&](const auto& each) {
+          if constexpr (requires { each.meta; }) return each.meta.FullName();
+          return std::string();
+        },
+        *given.object);
+  };
+  for (const Given& given : known.given) {
+    const bool replaced = std::ranges::any_of(object.given, [&](const Given& each) {
+      return each.object->index() == given.object->index() && name_of(each) == name_of(given);
+    });
+    if (!replaced) all.given.push_back(given);
+  }
+  return all;
+}
+
 void CheckAll(const Manifests& object, const Surroundings& around, Findings* findings) {
-  for (const LintGang& gang : FindGangs(object)) CheckGang(gang, around, findings);
+  const std::vector<LintGang> gangs = FindGangs(object);
+  for (const LintGang& gang : gangs) CheckGang(gang, around, findings);
+  for (const Workload& workload : object.workloads) {
+    std::vector<const LintGang*> its;
+    for (const LintGang& gang : gangs) {
+      if (gang.workload == &workload) its.push_back(&gang);
+    }
+    CheckRefused(workload, object, findings);
+    CheckByJudge(workload, its, around, findings);
+  }
+  for (const ClusterQueue& queue : object.cluster_queues) CheckClusterQueue(queue, findings);
+  CheckQueues(around, findings);
   for (const PodGroup& group : object.groups) CheckPodGroup(group, findings);
   for (const ResourceFlavor& flavor : object.flavors) CheckFlavor(flavor, around, findings);
-  for (const ClusterQueue& queue : object.cluster_queues) {
-    CheckClusterQueue(queue, around, findings);
-  }
-  for (const LocalQueue& queue : object.local_queues) CheckLocalQueue(queue, around, findings);
 }
 
 }  // namespace
@@ -70,7 +100,10 @@ ObjectLint LintObject(std::string_view json, std::string_view scheduler_name,
   const yaml::YamlValue& root = file.documents.front();
   Manifests object;
   FieldReader reader("", &object.errors);
-  if (!ReadWorkload(root, {}, &reader, &object.workloads)) ReadPolicy(root, &reader, &object);
+  if (!ReadWorkload(root, {}, &reader, &object.workloads)) {
+    ReadPolicy(root, &reader, &object);
+    ReadGiven(root, "", &object);
+  }
   if (Comparisons(object, known) > kMaxComparisons) return result;
   result.skipped = false;
   // The API server is the one to say what is wrong with a field that can't be read.
@@ -79,9 +112,13 @@ ObjectLint LintObject(std::string_view json, std::string_view scheduler_name,
   bool counted = false;
   for (Workload& workload : object.workloads) counted |= CountMembers(min_member_of, &workload);
   const PoolIndex pools(known.pools, types);
+  const Manifests all = With(object, known);
+  const Judge judge(all, types, std::string(scheduler_name));
   Findings findings;
-  CheckAll(object, {known, types, pools}, &findings);
+  CheckAll(object, {known, types, pools, judge}, &findings);
   result.findings = findings.Take();
+  // The API server is about to say it itself.
+  std::erase_if(result.findings, [](const Finding& f) { return f.rule == "api-refused"; });
   // minMember counts pods that are no node of the training too, and not those beyond the least.
   if (counted)
     std::erase_if(result.findings, [](const Finding& f) { return f.rule == "nnodes-mismatch"; });

@@ -118,17 +118,18 @@ Rules RulesExpectedIn(const fs::path& path) {
 // applied before or after it.
 const Rules& RulesOfSeveralObjects() {
   static const auto* rules = new Rules{
-      "consolidate-after-short",    "consolidation-underutilized", "instance-type-unknown",
-      "min-member-above-job",       "min-member-below-job",        "pool-limit-below-gang",
-      "preemptible-without-effect", "schedule-timeout-long",       "schedule-timeout-short"};
+      "consolidate-after-short", "consolidation-underutilized", "instance-type-unknown",
+      "min-member-unreachable",  "min-member-below-job",        "preemptible-without-effect",
+      "schedule-timeout-long",   "schedule-timeout-short",      "api-refused",
+      "capacity-type-unknown",   "node-pool-unusable"};
   return *rules;
 }
 
 // Files whose job names our scheduler nowhere, or whose mistake is in the TrainJob's runtime.
 const std::set<std::string>& NotOurs() {
-  static const auto* files = new std::set<std::string>{"do_not_disrupt_missing_workshop.yaml",
-                                                       "scheduler_name_missing_group.yaml",
-                                                       "zone_not_offered_runtime.yaml"};
+  static const auto* files =
+      new std::set<std::string>{"scheduler_name_missing_group.yaml",
+                                "scheduler_name_missing_job.yaml", "zone_not_offered_runtime.yaml"};
   return *files;
 }
 
@@ -170,12 +171,14 @@ std::string RulesOf(const ObjectLint& lint) {
 }
 
 TEST(ObjectLint, OtherSchedulersJobsAndOtherKindsAreNotOurs) {
-  EXPECT_EQ(RulesOf(Lint(OneNodeJob())), "pod-affinity-one-node");
-  EXPECT_EQ(RulesOf(Lint(OneNodeJob("default-scheduler"))), "");
+  KnownPolicies known;
+  known.Upsert(PolicyKind::kNodePool, "gpu", Pool("gpu", "g6.2xlarge").dump());
+  EXPECT_EQ(RulesOf(Lint(OneNodeJob(), *known.All())), "pod-affinity-one-node");
+  EXPECT_EQ(RulesOf(Lint(OneNodeJob("default-scheduler"), *known.All())), "");
   Json deployment = OneNodeJob();
   deployment["kind"] = "Deployment";
   deployment["apiVersion"] = "apps/v1";
-  EXPECT_EQ(RulesOf(Lint(deployment)), "");
+  EXPECT_EQ(RulesOf(Lint(deployment, *known.All())), "");
 }
 
 TEST(ObjectLint, SpeaksOfTheNodePoolsThatThereAre) {
@@ -183,13 +186,15 @@ TEST(ObjectLint, SpeaksOfTheNodePoolsThatThereAre) {
   known.Upsert(PolicyKind::kNodePool, "gpu", Pool("gpu", "g6.2xlarge").dump());
   const ObjectLint lint = Lint(OneNodeJob(), *known.All());
   ASSERT_EQ(RulesOf(lint), "pod-affinity-one-node");
-  EXPECT_THAT(lint.findings.front().message,
-              HasSubstr("the largest type that NodePool gpu allows, g6.2xlarge, has 1"));
+  EXPECT_THAT(
+      lint.findings.front().message,
+      HasSubstr("NodePool gpu: one pod asks for 4 nvidia.com/gpu, the largest instance type "
+                "that is left, g6.2xlarge, has 1"));
   // One node of it holds all four.
   known.Upsert(PolicyKind::kNodePool, "gpu", Pool("gpu", "g6.12xlarge", 2).dump());
   EXPECT_EQ(RulesOf(Lint(OneNodeJob(), *known.All())), "");
   known.Remove(PolicyKind::kNodePool, "gpu");
-  EXPECT_EQ(RulesOf(Lint(OneNodeJob(), *known.All())), "pod-affinity-one-node");
+  EXPECT_EQ(RulesOf(Lint(OneNodeJob(), *known.All())), "") << "who makes nodes isn't known";
 }
 
 // A pod of plain-pods' shape whose affinity selects all of its group.
@@ -204,6 +209,7 @@ TEST(ObjectLint, APodIsOneOfAsManyAsItsPodGroupSays) {
   pod["metadata"].erase("annotations");
   EXPECT_EQ(RulesOf(Lint(pod)), "") << "by itself it is no gang";
   KnownPolicies known;
+  known.Upsert(PolicyKind::kNodePool, "gpu", Pool("gpu", "g6.2xlarge").dump());
   const MinMemberOf members = [&](std::string_view space, std::string_view name) {
     return known.MinMember(space, name);
   };
@@ -213,22 +219,22 @@ TEST(ObjectLint, APodIsOneOfAsManyAsItsPodGroupSays) {
   EXPECT_EQ(RulesOf(lint()), "");
   known.Upsert(PolicyKind::kPodGroup, "team/sum",
                R"({"metadata": {"name": "sum", "namespace": "team"}, "spec": {"minMember": 4}})");
-  ASSERT_EQ(RulesOf(lint()), "do-not-disrupt-missing pod-affinity-one-node");
+  ASSERT_EQ(RulesOf(lint()), "pod-affinity-one-node");
   EXPECT_THAT(lint().findings.back().message,
-              HasSubstr("asks for 4 pods of Pods of group team/sum on one node"));
+              HasSubstr("Pods of group team/sum: required podAffinity on kubernetes.io/hostname "
+                        "puts 4 pods on one node"));
   pod["spec"]["containers"][0]["args"] = {"torchrun --nnodes=8 --nproc_per_node=1 x.py"};
-  EXPECT_EQ(RulesOf(lint()), "do-not-disrupt-missing pod-affinity-one-node")
-      << "minMember may be less than all pods";
+  EXPECT_EQ(RulesOf(lint()), "pod-affinity-one-node") << "minMember may be less than all pods";
   known.Remove(PolicyKind::kPodGroup, "team/sum");
   EXPECT_EQ(RulesOf(lint()), "");
 }
 
 TEST(ObjectLint, ErrorsComeBeforeWarnings) {
   Json job = OneNodeJob();
-  job["spec"]["template"]["metadata"].erase("annotations");
+  job["spec"]["template"]["metadata"]["annotations"]["muster.dev/preemptible"] = "perhaps";
   KnownPolicies known;
   known.Upsert(PolicyKind::kNodePool, "gpu", Pool("gpu", "g6.2xlarge").dump());
-  EXPECT_EQ(RulesOf(Lint(job, *known.All())), "pod-affinity-one-node do-not-disrupt-missing");
+  EXPECT_EQ(RulesOf(Lint(job, *known.All())), "pod-affinity-one-node preemptible-without-effect");
 }
 
 TEST(ObjectLint, WhatCannotBeReadIsNotLookedAt) {

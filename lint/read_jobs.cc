@@ -26,6 +26,7 @@ Workload Envelope(const yaml::YamlValue& object, FieldReader* reader) {
   workload.kind = object.Get("kind").Text();
   workload.file = reader->file();
   workload.line = object.line();
+  workload.yaml = object;
   workload.name_space = NamespaceOf(object);
   workload.name = object.At("metadata.name").Text();
   const yaml::YamlValue labels = object.At("metadata.labels");
@@ -174,9 +175,9 @@ void ReadJobSetSpec(const yaml::YamlValue& spec, FieldReader* reader, Workload* 
 // Everything that a runtime says of the pods is told at this line of the job that uses it.
 void MoveTo(int line, PodTemplate* pods) {
   const auto move = [&](int* at) { *at = *at > 0 ? line : 0; };
+  pods->told_at = line;
   for (int* at : {&pods->line, &pods->pods_line, &pods->metadata_line, &pods->spec_line,
-                  &pods->group.line, &pods->scheduler_name.line, &pods->tolerations_line,
-                  &pods->claims_line, &pods->processes.line}) {
+                  &pods->group.line, &pods->scheduler_name.line, &pods->processes.line}) {
     move(at);
   }
   for (auto& [key, annotation] : pods->annotations) move(&annotation.line);
@@ -184,10 +185,9 @@ void MoveTo(int line, PodTemplate* pods) {
   for (std::vector<Requirement>& term : pods->node_affinity) {
     for (Requirement& requirement : term) move(&requirement.line);
   }
-  for (PodAffinityTerm& term : pods->pod_affinity) move(&term.line);
+  move(&pods->pod_affinity_line);
   for (Container& container : pods->containers) {
     move(&container.line);
-    move(&container.resources_line);
     container.words_line = line;
     for (auto* amounts : {&container.requests, &container.limits}) {
       for (auto& [resource, amount] : *amounts) move(&amount.line);
@@ -214,6 +214,7 @@ size_t ReadRuntime(const ManifestObject& runtime, int line, const FieldReader& r
                    Workload* out) {
   FieldReader runtime_reader = reader.Other(runtime.file);
   const yaml::YamlValue spec = runtime.yaml.Get("spec");
+  out->job_set = spec.At("template.spec");
   ReadJobSetSpec(spec.At("template.spec"), &runtime_reader, out);
   if (out->templates.empty()) return 0;
   const size_t trainer = TrainerOf(spec.At("template.spec.replicatedJobs"));
@@ -247,7 +248,7 @@ void OverrideTrainer(const yaml::YamlValue& spec, FieldReader* reader, PodTempla
   Container& container = pods->containers.front();
   const yaml::YamlValue resources = trainer.Get("resourcesPerNode");
   if (resources.present()) {
-    container.resources_line = resources.line();
+    pods->resources = resources;
     container.requests = reader->Amounts(resources.Get("requests"));
     container.limits = reader->Amounts(resources.Get("limits"));
   }
@@ -327,6 +328,7 @@ void ReadPod(const yaml::YamlValue& pod, FieldReader* reader, Workload* out) {
   pods.pods_line = pod.line();
   ReadPodTemplate(pod, reader, &pods);
   pods.line = pod.line();
+  pods.name = out->name;
 }
 
 }  // namespace
@@ -347,6 +349,7 @@ std::string NamespaceOf(const yaml::YamlValue& object) {
 
 bool ReadWorkload(const yaml::YamlValue& object, const Runtimes& runtimes, FieldReader* reader,
                   std::vector<Workload>* out) {
+  const size_t failures = reader->failures();
   Workload workload = Envelope(object, reader);
   if (IsKind(object, "kubeflow.org", "PyTorchJob")) {
     ReadPyTorchJob(object, reader, &workload);
@@ -369,6 +372,7 @@ bool ReadWorkload(const yaml::YamlValue& object, const Runtimes& runtimes, Field
   } else {
     return false;
   }
+  workload.unreadable = reader->failures() > failures;
   out->push_back(std::move(workload));
   return true;
 }

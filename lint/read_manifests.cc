@@ -106,6 +106,7 @@ NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader) {
   pool.name = object.At("metadata.name").Text();
   pool.file = reader->file();
   pool.line = object.line();
+  pool.yaml = object;
   const yaml::YamlValue spec = object.Get("spec");
   const yaml::YamlValue node = spec.At("template.spec");
   const std::string& group = node.At("nodeClassRef.group").Text();
@@ -113,7 +114,9 @@ NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader) {
   pool.labels =
       reader->Labels(spec.At("template.metadata.labels"), "spec.template.metadata.labels");
   pool.requirements = reader->Requirements(node.Get("requirements"));
-  pool.taints = reader->Taints(node.Get("taints"));
+  for (const yaml::YamlValue& taint : node.Get("taints").Items()) {
+    pool.taints.push_back(taint.Get("key").Text());
+  }
   pool.limits = reader->Amounts(spec.Get("limits"));
   ReadDisruption(spec.Get("disruption"), reader, &pool);
   return pool;
@@ -126,54 +129,12 @@ ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader) {
           object.line(),
           spec.Get("nodeSelector"),
           reader->Selector(spec.Get("nodeLabels")),
-          reader->Tolerations(spec.Get("tolerations"))};
+          reader->Text(spec.Get("topologyName"))};
 }
 
 ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader) {
-  ClusterQueue queue;
-  queue.name = object.At("metadata.name").Text();
-  queue.file = reader->file();
-  queue.line = object.line();
-  for (const yaml::YamlValue& item : object.At("spec.resourceGroups").Items()) {
-    ResourceGroup& group = queue.groups.emplace_back();
-    group.line = item.line();
-    group.yaml = item;
-    for (const yaml::YamlValue& resource : item.Get("coveredResources").Items()) {
-      group.covered.push_back(resource.Text());
-    }
-    for (const yaml::YamlValue& flavor : item.Get("flavors").Items()) {
-      if (flavor.is_scalar() && group.string_flavors_line == 0) {
-        group.string_flavors_line = item.Get("flavors").line();
-      }
-      group.flavors.push_back(reader->Text(flavor.is_scalar() ? flavor : flavor.Get("name")));
-      LocatedAmounts& quotas = group.quotas.emplace_back();
-      for (const yaml::YamlValue& resource : flavor.Get("resources").Items()) {
-        const std::string& name = resource.Get("name").Text();
-        const absl::StatusOr<int64_t> amount =
-            kube::ParseQuantity(resource.Get("nominalQuota").Text(), kube::UnitOf(name));
-        if (amount.ok()) quotas[name] = {*amount, resource.line()};
-      }
-    }
-  }
-  const yaml::YamlValue spec = object.Get("spec");
-  queue.borrows = spec.Get("cohortName").present() || spec.Get("cohort").present();
-  for (const yaml::YamlValue& checks :
-       {spec.Get("admissionChecks"), spec.At("admissionChecksStrategy.admissionChecks")}) {
-    if (!checks.Items().empty()) queue.admission_checks_line = checks.line();
-  }
-  queue.admission_mode = reader->Text(spec.At("admissionScope.admissionMode"));
-  return queue;
-}
-
-LocalQueue ReadLocalQueue(const yaml::YamlValue& object, FieldReader* reader) {
-  return {NamespaceOf(object), object.At("metadata.name").Text(), reader->file(), object.line(),
-          reader->Text(object.At("spec.clusterQueue"))};
-}
-
-void ReadTopology(const yaml::YamlValue& object, Manifests* out) {
-  for (const yaml::YamlValue& level : object.At("spec.levels").Items()) {
-    out->topology_levels.insert(level.Get("nodeLabel").Text());
-  }
+  return {object.At("metadata.name").Text(), reader->file(),
+          reader->Text(object.At("spec.admissionScope.admissionMode"))};
 }
 
 // Muster's configuration, not another one beside it, kube-scheduler's for example, which says its
@@ -205,10 +166,6 @@ void ReadPolicy(const yaml::YamlValue& object, FieldReader* reader, Manifests* o
     out->flavors.push_back(ReadFlavor(object, reader));
   } else if (IsKind(object, kKueue, "ClusterQueue")) {
     out->cluster_queues.push_back(ReadClusterQueue(object, reader));
-  } else if (IsKind(object, kKueue, "LocalQueue")) {
-    out->local_queues.push_back(ReadLocalQueue(object, reader));
-  } else if (IsKind(object, kKueue, "Topology")) {
-    ReadTopology(object, out);
   } else if (IsKind(object, "scheduling.k8s.io", "PriorityClass")) {
     out->priority_classes.push_back(
         {object.At("metadata.name").Text(), reader->file(),
@@ -242,10 +199,13 @@ Manifests ReadManifests(const std::vector<SourceText>& sources,
                       object.yaml.At("metadata.name").Text())] = object;
     }
   }
+  for (const auto& [key, runtime] : runtimes) manifests.runtimes.push_back(key);
   for (const ManifestObject& object : objects) {
     FieldReader reader(object.file, &manifests.errors);
     if (!ReadWorkload(object.yaml, runtimes, &reader, &manifests.workloads)) {
+      manifests.others.push_back({object.file, object.yaml});
       ReadPolicy(object.yaml, &reader, &manifests);
+      ReadGiven(object.yaml, object.file, &manifests);
     }
   }
   JoinPods(&manifests.workloads);

@@ -8,14 +8,6 @@
 namespace muster::lint {
 namespace {
 
-std::vector<Requirement> LabelSelector(const yaml::YamlValue& value, FieldReader* reader) {
-  std::vector<Requirement> selector = reader->Selector(value.Get("matchLabels"));
-  for (Requirement& expression : reader->Requirements(value.Get("matchExpressions"))) {
-    selector.push_back(std::move(expression));
-  }
-  return selector;
-}
-
 void ReadAffinity(const yaml::YamlValue& affinity, FieldReader* reader, PodTemplate* out) {
   const yaml::YamlValue nodes =
       affinity.At("nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
@@ -30,21 +22,7 @@ void ReadAffinity(const yaml::YamlValue& affinity, FieldReader* reader, PodTempl
   }
   const yaml::YamlValue pods =
       affinity.At("podAffinity.requiredDuringSchedulingIgnoredDuringExecution");
-  if (!pods.present()) return;
-  out->pod_affinity.clear();
-  for (const yaml::YamlValue& term : pods.Items()) {
-    PodAffinityTerm affinity_term;
-    affinity_term.line = pods.line();
-    affinity_term.topology_key = term.Get("topologyKey").Text();
-    affinity_term.selector = LabelSelector(term.Get("labelSelector"), reader);
-    affinity_term.restricted = !term.Get("labelSelector").present();
-    for (const char* field :
-         {"namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"}) {
-      affinity_term.restricted = affinity_term.restricted || term.Get(field).present();
-    }
-    affinity_term.yaml = term;
-    out->pod_affinity.push_back(std::move(affinity_term));
-  }
+  if (pods.present()) out->pod_affinity_line = pods.line();
 }
 
 Container ReadContainer(const yaml::YamlValue& value, FieldReader* reader) {
@@ -61,7 +39,6 @@ Container ReadContainer(const yaml::YamlValue& value, FieldReader* reader) {
     }
   }
   const yaml::YamlValue resources = value.Get("resources");
-  container.resources_line = resources.line();
   container.requests = reader->Amounts(resources.Get("requests"));
   container.limits = reader->Amounts(resources.Get("limits"));
   for (const yaml::YamlValue& mount : value.Get("volumeMounts").Items()) {
@@ -111,8 +88,10 @@ bool PodTemplate::WantsDevices() const {
 void ReadPodTemplate(const yaml::YamlValue& pod, FieldReader* reader, PodTemplate* out) {
   out->file = reader->file();
   if (out->line == 0) out->line = pod.line();
+  if (!out->whole.present()) out->whole = pod;
   const yaml::YamlValue metadata = pod.Get("metadata");
   out->metadata_line = metadata.line();
+  if (!out->metadata.present()) out->metadata = metadata;
   for (auto& [key, value] : reader->Labels(metadata.Get("labels"), "metadata.labels")) {
     out->labels[key] = value;
   }
@@ -126,6 +105,7 @@ void ReadPodTemplate(const yaml::YamlValue& pod, FieldReader* reader, PodTemplat
 
 void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* out) {
   if (out->spec_line == 0 || spec.present()) out->spec_line = spec.line();
+  if (spec.present()) out->layers.push_back(spec);
   if (spec.Get("schedulerName").present()) {
     out->scheduler_name = reader->Text(spec.Get("schedulerName"));
   }
@@ -137,15 +117,6 @@ void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* 
     out->node_selector.push_back(std::move(entry));
   }
   ReadAffinity(spec.Get("affinity"), reader, out);
-  if (!spec.Get("resourceClaims").Items().empty()) {
-    out->claims_line = spec.Get("resourceClaims").line();
-  }
-  if (spec.Get("tolerations").present()) {
-    out->tolerations_line = spec.Get("tolerations").line();
-    for (Toleration& toleration : reader->Tolerations(spec.Get("tolerations"))) {
-      out->tolerations.push_back(std::move(toleration));
-    }
-  }
   for (const yaml::YamlValue& value : spec.Get("containers").Items()) {
     Container container = ReadContainer(value, reader);
     const auto same = std::ranges::find(out->containers, container.name, &Container::name);
@@ -156,7 +127,8 @@ void ReadPodSpec(const yaml::YamlValue& spec, FieldReader* reader, PodTemplate* 
     }
   }
   for (const yaml::YamlValue& volume : spec.Get("volumes").Items()) {
-    if (volume.At("emptyDir.medium").Text() == "Memory") {
+    // The node's /dev/shm among them.
+    if (volume.At("emptyDir.medium").Text() == "Memory" || volume.Get("hostPath").present()) {
       out->memory_volumes.push_back(volume.Get("name").Text());
     }
   }

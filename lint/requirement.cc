@@ -92,13 +92,4 @@ std::string Requirement::ToString() const {
   return fmt::format("{} {} [{}]", key, name->first, fmt::join(values, ", "));
 }
 
-bool SelectsLabels(const std::vector<Requirement>& selector,
-                   const std::map<std::string, std::string>& labels) {
-  return std::ranges::all_of(selector, [&](const Requirement& requirement) {
-    const auto label = labels.find(requirement.key);
-    return label == labels.end() ? requirement.AcceptsAbsence()
-                                 : requirement.Accepts(label->second);
-  });
-}
-
 }  // namespace muster::lint

@@ -28,7 +28,4 @@ struct Requirement {
 // "In", "Gt"; false if there is no such operator.
 bool ParseOperator(std::string_view text, Requirement::Operator* op);
 
-bool SelectsLabels(const std::vector<Requirement>& selector,
-                   const std::map<std::string, std::string>& labels);
-
 }  // namespace muster::lint

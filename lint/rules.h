@@ -7,6 +7,7 @@
 #include "cluster/instance_types.h"
 #include "lint/finding.h"
 #include "lint/gangs.h"
+#include "lint/judge.h"
 #include "lint/manifests.h"
 #include "lint/pool_fit.h"
 
@@ -17,24 +18,34 @@ struct Surroundings {
   const Manifests& manifests;
   const cluster::InstanceTypes& types;
   const PoolIndex& pools;
+  const Judge& judge;
 };
 
 // All that concerns one gang, or one job that isn't a gang: what a webhook could ask about one
 // object.
 void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findings);
 
+// What the scheduler says of a job, whose gangs these are.
+void CheckByJudge(const Workload& workload, const std::vector<const LintGang*>& gangs,
+                  const Surroundings& around, Findings* findings);
+// What never gets to the scheduler.
+void CheckRefused(const Workload& workload, const Manifests& manifests, Findings* findings);
+void CheckRefused(const Written& object, const Manifests& manifests, Findings* findings);
+void CheckRefused(const NodePool& pool, const Surroundings& around, Findings* findings);
+// What the API server refuses, where nothing else was said of the same line.
+void CheckByApi(const Workload& workload, Findings* findings);
+void CheckByApi(const Written& object, Findings* findings);
+// And of the queues that were given.
+void CheckQueues(const Surroundings& around, Findings* findings);
+
 // Its parts.
 void CheckGangPolicy(const LintGang& gang, Findings* findings);
 void CheckProtection(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckLaunch(const LintGang& gang, Findings* findings);
-void CheckPodAffinity(const LintGang& gang, const Surroundings& around, Findings* findings);
-void CheckNodeSelection(const LintGang& gang, const Surroundings& around, Findings* findings);
-void CheckDevices(const LintGang& gang, const Surroundings& around, Findings* findings);
-void CheckQueueOf(const LintGang& gang, const Surroundings& around, Findings* findings);
-void CheckAdmission(const LintGang& gang, const Surroundings& around, Findings* findings);
+void CheckEfaSetup(const LintGang& gang, Findings* findings);
 void CheckMaxSeconds(const std::string& what, const std::string& file, const LocatedText& label,
                      Findings* findings);
-void CheckHonoured(const LintGang& gang, const Manifests& manifests, Findings* findings);
+void CheckHonoured(const LintGang& gang, Findings* findings);
 
 void CheckOptOut(const LintGang& gang, const Manifests& manifests, Findings* findings);
 void CheckPriorityClass(const PriorityClass& priority_class, Findings* findings);
@@ -44,8 +55,7 @@ void CheckPodGroup(const PodGroup& group, Findings* findings);
 void CheckNodePool(const NodePool& pool, const std::vector<LintGang>& gangs,
                    const Surroundings& around, Findings* findings);
 void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findings* findings);
-void CheckClusterQueue(const ClusterQueue& queue, const Surroundings& around, Findings* findings);
-void CheckLocalQueue(const LocalQueue& queue, const Surroundings& around, Findings* findings);
+void CheckClusterQueue(const ClusterQueue& queue, Findings* findings);
 
 // What a Karpenter node with GPUs takes from its launch until its devices are there: some 2 minutes
 // for the small types, up to 5 for p4d and larger.
@@ -54,8 +64,5 @@ inline constexpr int64_t kNodeStartSeconds = 300;
 inline constexpr int64_t kRendezvousSeconds = 600;
 // PyTorch's longest default, the store's: nothing waits longer than that unless it is told to.
 inline constexpr int64_t kLongestRendezvousSeconds = 1800;
-
-// The flavors that a job's queue may give it, as far as they are known.
-std::vector<const ResourceFlavor*> FlavorsOf(const Workload& workload, const Manifests& manifests);
 
 }  // namespace muster::lint

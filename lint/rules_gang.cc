@@ -35,12 +35,7 @@ void CheckMinMember(const LintGang& gang, Findings* findings) {
   if (!least.present() || SizeIsUnknown(gang) || gang.pods == 0) return;
   const std::string field = gang.group != nullptr ? "minMember" : "minAvailable";
   const std::string yaml = Concat(field, ": ", gang.pods, "\n");
-  if (least.value > gang.pods) {
-    findings->Add("min-member-above-job", gang.PolicyFile(), least.line,
-                  fmt::format("{} is {}, but {} makes {} at once, so the gang is never complete",
-                              field, least.value, gang.Name(), Counted(gang.pods, "pod")),
-                  Concat("set it to ", gang.pods, ", or make as many pods as it says"), yaml);
-  } else if (least.value < gang.least) {
+  if (least.value > 0 && least.value < gang.least) {
     findings->Add("min-member-below-job", gang.PolicyFile(), least.line,
                   fmt::format("{} is {}, but {} makes {}: the job may start with {} missing, "
                               "and its ranks wait for them until their rendezvous times out",
@@ -100,68 +95,76 @@ void CheckTimeout(const LintGang& gang, Findings* findings) {
   }
 }
 
-void CheckSchedulerNames(const LintGang& gang, Findings* findings) {
-  std::string name;
-  for (const PodTemplate* pods : gang.templates) {
-    if (pods->scheduler_name.present() && name.empty()) name = pods->scheduler_name.value;
+// A job's own deadline runs while its nodes are being made.
+void CheckDeadline(const LintGang& gang, Findings* findings) {
+  if (!gang.WantsDevices()) return;
+  const yaml::YamlValue spec = gang.workload->yaml.Get("spec");
+  std::vector<yaml::YamlValue> deadlines = {spec.Get("activeDeadlineSeconds"),
+                                            spec.At("runPolicy.activeDeadlineSeconds")};
+  for (const yaml::YamlValue& job : spec.Get("replicatedJobs").Items()) {
+    deadlines.push_back(job.At("template.spec.activeDeadlineSeconds"));
   }
-  const bool belongs = gang.group != nullptr || gang.templates.front()->group.present();
-  if (!belongs && !gang.IsGang()) return;
-  for (const PodTemplate* pods : gang.templates) {
-    if (pods->incomplete) continue;
-    if (pods->scheduler_name.present()) {
-      if (pods->scheduler_name.value == name) continue;
-      findings->Add("scheduler-name-differs", pods->file, pods->scheduler_name.line,
-                    fmt::format("{} names scheduler {} for {}, and {} for others; no scheduler "
-                                "ever sees the whole gang",
-                                gang.Name(), pods->scheduler_name.value, Of(*pods), name),
-                    "name the same scheduler everywhere", Concat("schedulerName: ", name, "\n"));
-    } else if (!name.empty() || belongs) {
-      const std::string wanted = name.empty() ? kScheduler : name;
-      findings->Add("scheduler-name-missing", pods->file, pods->spec_line,
-                    fmt::format("{} gives {} no schedulerName{}, so the default scheduler starts "
-                                "them one by one",
-                                gang.Name(), Of(*pods),
-                                name.empty() ? "" : Concat(", but ", name, " to others")),
-                    Concat("set schedulerName: ", wanted, " in each pod template"),
-                    Concat("spec:\n  schedulerName: ", wanted, "\n"));
-    }
+  for (const yaml::YamlValue& deadline : deadlines) {
+    int64_t seconds = 0;
+    if (!ParseInt(deadline.Text(), &seconds) || seconds >= kNodeStartSeconds) continue;
+    findings->Add("schedule-timeout-short", gang.workload->file, deadline.line(),
+                  fmt::format("activeDeadlineSeconds of {} is {}, and runs while its nodes are "
+                              "made, which takes up to {} s with GPUs",
+                              gang.Name(), seconds, kNodeStartSeconds),
+                  "give it the time that the nodes take, and that of its work");
   }
 }
 
-void CheckOneByOne(const LintGang& gang, Findings* findings) {
-  const LocatedText& policy = gang.workload->one_by_one;
-  if (!policy.present() || !gang.IsGang()) return;
-  findings->Add("stateful-set-one-by-one", gang.workload->file, policy.line,
-                fmt::format("podManagementPolicy is {}: {} makes each of its {} pods once the one "
-                            "before is ready, so they never exist together and the gang never "
-                            "starts",
-                            policy.value, gang.Name(), gang.pods),
-                "let it make its pods in parallel", "podManagementPolicy: Parallel\n");
+// Pods beyond the number that their group says are none of it.
+void CheckTotalCount(const LintGang& gang, Findings* findings) {
+  if (gang.workload->kind != "Pods of group") return;
+  for (const PodTemplate* pods : gang.templates) {
+    const auto total = pods->annotations.find("kueue.x-k8s.io/pod-group-total-count");
+    int64_t count = 0;
+    if (total == pods->annotations.end() || !ParseInt(total->second.value, &count) ||
+        count >= gang.pods) {
+      continue;
+    }
+    findings->Add(
+        "min-member-below-job", pods->file, total->second.line,
+        fmt::format("annotation kueue.x-k8s.io/pod-group-total-count is {}, but {} are "
+                    "of group {}: it starts without the others",
+                    count, Counted(gang.pods, "pod"), gang.workload->name),
+        Concat("set kueue.x-k8s.io/pod-group-total-count to \"", gang.pods, "\" in all of them"));
+    return;
+  }
 }
 
-void CheckDoNotDisrupt(const LintGang& gang, Findings* findings) {
+// Where some name one, the scheduler itself says that the others don't (judge.h).
+void CheckSchedulerName(const LintGang& gang, Findings* findings) {
+  if (gang.group == nullptr && !gang.templates.front()->group.present()) return;
+  if (std::ranges::any_of(gang.templates, [](const PodTemplate* pods) {
+        return pods->incomplete || pods->scheduler_name.present();
+      })) {
+    return;
+  }
   for (const PodTemplate* pods : gang.templates) {
-    if (pods->incomplete || !pods->WantsDevices()) continue;
-    const std::string yaml =
-        Concat("metadata:\n  annotations:\n    ", kube::kDoNotDisruptAnnotation, ": \"true\"\n");
-    const auto annotation = pods->annotations.find(kube::kDoNotDisruptAnnotation);
-    if (annotation == pods->annotations.end()) {
-      findings->Add("do-not-disrupt-missing", pods->file, pods->metadata_line,
-                    fmt::format("{} gives {} no annotation {}: Karpenter may take the node of one "
-                                "away, and that ends all {}",
-                                gang.Name(), Of(*pods), kube::kDoNotDisruptAnnotation,
-                                Counted(gang.pods, "pod")),
-                    "annotate the pod template", yaml);
-    } else if (annotation->second.value == "false" || !annotation->second.quoted) {
-      const bool off = annotation->second.value == "false";
-      findings->Add(
-          "do-not-disrupt-missing", pods->file, annotation->second.line,
-          fmt::format("{} is {}: {}", kube::kDoNotDisruptAnnotation, annotation->second.value,
-                      off ? "Karpenter may take the nodes away"
-                          : "an annotation must be text, and the API server refuses this"),
-          "write it as text, in quotes", yaml);
-    }
+    findings->Add("scheduler-name-missing", pods->file, pods->spec_line,
+                  fmt::format("{} gives {} no schedulerName, so the default scheduler starts them "
+                              "one by one",
+                              gang.Name(), Of(*pods)),
+                  Concat("set schedulerName: ", kScheduler, " in each pod template"),
+                  Concat("spec:\n  schedulerName: ", kScheduler, "\n"));
+  }
+}
+
+// With the PriorityClasses at hand the scheduler compares what they stand for (judge.h).
+void CheckPriorities(const LintGang& gang, const Manifests& manifests, Findings* findings) {
+  const PodTemplate& first = *gang.templates.front();
+  if (!manifests.priority_classes.empty() || !gang.IsGang()) return;
+  for (const PodTemplate* pods : gang.templates) {
+    const LocatedText& name = pods->priority_class;
+    if (pods->incomplete || name.value == first.priority_class.value) continue;
+    findings->Add(
+        "members-disagree", pods->file, name.present() ? name.line : first.priority_class.line,
+        fmt::format("{}: spec.priorityClassName of {} is \"{}\", of {} \"{}\"", gang.Name(),
+                    Of(*pods), name.value, Of(first), first.priority_class.value),
+        "give every replica type the same priorityClassName");
   }
 }
 
@@ -213,13 +216,13 @@ void CheckSpot(const LintGang& gang, const Surroundings& around, Findings* findi
 void CheckGangPolicy(const LintGang& gang, Findings* findings) {
   CheckMinMember(gang, findings);
   CheckTimeout(gang, findings);
-  CheckSchedulerNames(gang, findings);
-  CheckOneByOne(gang, findings);
+  CheckDeadline(gang, findings);
+  CheckTotalCount(gang, findings);
+  CheckSchedulerName(gang, findings);
 }
 
 void CheckProtection(const LintGang& gang, const Surroundings& around, Findings* findings) {
   if (!gang.IsGang()) return;
-  CheckDoNotDisrupt(gang, findings);
   CheckSpot(gang, around, findings);
 }
 
@@ -287,14 +290,11 @@ void CheckPriorityClass(const PriorityClass& priority_class, Findings* findings)
 
 void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findings) {
   CheckGangPolicy(gang, findings);
+  CheckPriorities(gang, around.manifests, findings);
   CheckProtection(gang, around, findings);
   CheckLaunch(gang, findings);
-  CheckPodAffinity(gang, around, findings);
-  CheckNodeSelection(gang, around, findings);
-  CheckDevices(gang, around, findings);
-  CheckQueueOf(gang, around, findings);
-  CheckAdmission(gang, around, findings);
-  CheckHonoured(gang, around.manifests, findings);
+  CheckEfaSetup(gang, findings);
+  CheckHonoured(gang, findings);
   CheckOptOut(gang, around.manifests, findings);
 }
 

@@ -1,9 +1,8 @@
-// NodePools that take nodes away too early, or can't make enough of them.
+// NodePools that take nodes away too early, or name types that there aren't.
 #include <algorithm>
 #include <string>
 
 #include "absl/time/time.h"
-#include "kube/objects/quantity.h"
 #include "kube/objects/well_known.h"
 #include "lint/pool_fit.h"
 #include "lint/rules.h"
@@ -16,7 +15,7 @@ bool IsDevice(std::string_view resource) { return resource == kGpu || resource =
 
 // Made for jobs with devices, as far as can be told without one.
 bool IsForDevices(const NodePool& pool, const Surroundings& around) {
-  if (std::ranges::any_of(pool.taints, [](const Taint& taint) { return IsDevice(taint.key); }) ||
+  if (std::ranges::any_of(pool.taints, IsDevice) ||
       std::ranges::any_of(pool.limits, [](const auto& limit) { return IsDevice(limit.first); })) {
     return true;
   }
@@ -65,32 +64,6 @@ void CheckConsolidation(const NodePool& pool, const std::vector<const LintGang*>
       "keep empty nodes at least as long", Concat("consolidateAfter: ", minutes, "m\n"));
 }
 
-void CheckLimits(const NodePool& pool, const LintGang& gang, const Surroundings& around,
-                 Findings* findings) {
-  for (const auto& [resource, limit] : pool.limits) {
-    int64_t needed = 0;
-    for (const PodTemplate* pods : gang.templates) {
-      const std::vector<const NodePool*>& pools = around.pools.For(*pods);
-      if (pools.size() != 1 || pools.front() != &pool) continue;
-      int64_t all = 0;
-      if (__builtin_mul_overflow(pods->Asks(resource).value, pods->pods, &all) ||
-          __builtin_add_overflow(needed, all, &needed)) {
-        needed = INT64_MAX;
-        break;
-      }
-    }
-    if (needed <= limit.value) continue;
-    const kube::QuantityUnit unit = kube::UnitOf(resource);
-    findings->Add("pool-limit-below-gang", pool.file, limit.line,
-                  fmt::format("NodePool {} may make {} {} in all, but {} needs {}: Karpenter would "
-                              "buy up to the limit and stop in the middle of the gang",
-                              pool.name, kube::FormatQuantity(limit.value, unit), resource,
-                              gang.Name(), kube::FormatQuantity(needed, unit)),
-                  "raise the limit, or make the job smaller",
-                  fmt::format("{}: \"{}\"\n", resource, kube::FormatQuantity(needed, unit)));
-  }
-}
-
 void CheckTypeNames(const NodePool& pool, const Surroundings& around, Findings* findings) {
   for (const Requirement& requirement : pool.requirements) {
     if (requirement.key != kube::kInstanceTypeLabel ||
@@ -127,7 +100,6 @@ void CheckNodePool(const NodePool& pool, const std::vector<LintGang>& gangs,
     });
     if (!uses) continue;
     users.push_back(&gang);
-    CheckLimits(pool, gang, around, findings);
   }
   if (!users.empty() || IsForDevices(pool, around)) CheckConsolidation(pool, users, findings);
 }

@@ -124,15 +124,15 @@ class RefusalText {
     switch (refusal.kind) {
       case Kind::kNotCovered:
         return absl::StrCat("add ", ledger_.names().ResourceName(refusal.resource),
-                            " to spec.resourceGroups of ClusterQueue ", queue_,
-                            ", or don't request it");
+                            " to coveredResources of a resource group of ClusterQueue ", queue_,
+                            ", with its quota, or don't request it");
       case Kind::kMismatch:
         return absl::StrCat(
             "correct nodeSelector, affinity or tolerations of the pods, or "
             "spec.nodeLabels and spec.nodeTaints of ResourceFlavor ",
             ledger_.names().FlavorName(refusal.flavor));
       case Kind::kTooSmall:
-        return absl::StrCat("raise nominalQuota, or the limits, of flavor ",
+        return absl::StrCat("raise nominalQuota, or borrowingLimit, of flavor ",
                             ledger_.names().FlavorName(refusal.flavor), " in ClusterQueue ", queue_,
                             " so that it can give ", Amount(refusal.resource, refusal.wanted),
                             ", or ask for less");

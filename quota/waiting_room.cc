@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "quota/surplus.h"
 
 namespace muster::quota {
@@ -11,6 +12,13 @@ namespace {
 
 Wait Blocked(WaitCode code, std::string message, std::string fix) {
   return {.code = code, .message = std::move(message), .fix = std::move(fix)};
+}
+
+std::string TextOf(const kube::LabelSelector& selector) {
+  return absl::StrJoin(selector.requirements, ", ",
+                       [](std::string* out, const kube::Requirement& requirement) {
+                         absl::StrAppend(out, requirement.ToString());
+                       });
 }
 
 }  // namespace
@@ -85,8 +93,8 @@ Wait WhyInNoLine(const QuotaObjects& objects, const Layout& layout, const Worklo
   return Blocked(
       WaitCode::kNamespaceNotSelected,
       selector
-          ? absl::StrCat("spec.namespaceSelector of ClusterQueue ", name,
-                         " doesn't match namespace ", workload.name_space)
+          ? absl::StrCat("spec.namespaceSelector of ClusterQueue ", name, " wants ",
+                         TextOf(*selector), ", and doesn't match namespace ", workload.name_space)
           : absl::StrCat("ClusterQueue ", name,
                          " has no spec.namespaceSelector: ", "it takes workloads of no namespace"),
       selector ? absl::StrCat("label namespace ", workload.name_space, ", or widen the selector")

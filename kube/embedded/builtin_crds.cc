@@ -53,7 +53,7 @@ constexpr const char* kPodGroup = R"({
   }
 })";
 
-// pkg/apis/crds of sigs.k8s.io/karpenter v1.8.0, without what only its controllers read.
+// pkg/apis/crds of sigs.k8s.io/karpenter v1.8.0.
 constexpr const char* kNodePool = R"({
   "metadata": {"name": "nodepools.karpenter.sh"},
   "spec": {
@@ -70,41 +70,52 @@ constexpr const char* kNodePool = R"({
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         {"name": "Weight", "type": "integer", "priority": 1, "jsonPath": ".spec.weight"}],
       "schema": {"openAPIV3Schema": {"type": "object", "required": ["spec"], "properties": {
-        "spec": {"type": "object", "required": ["template"],
-                 "x-kubernetes-preserve-unknown-fields": true, "properties": {
+        "spec": {"type": "object", "required": ["template"], "properties": {
           "disruption": {"type": "object", "default": {"consolidateAfter": "0s"},
                          "required": ["consolidateAfter"], "properties": {
             "consolidateAfter": {"type": "string"},
             "consolidationPolicy": {"type": "string", "default": "WhenEmptyOrUnderutilized",
                                     "enum": ["WhenEmpty", "WhenEmptyOrUnderutilized"]},
             "budgets": {"type": "array", "default": [{"nodes": "10%"}], "maxItems": 50,
-                        "items": {"type": "object",
-                                  "x-kubernetes-preserve-unknown-fields": true,
-                                  "required": ["nodes"], "properties": {
-              "nodes": {"type": "string", "default": "10%"}}}}}},
+                        "items": {"type": "object", "required": ["nodes"], "properties": {
+              "nodes": {"type": "string", "default": "10%"},
+              "duration": {"type": "string"}, "schedule": {"type": "string"},
+              "reasons": {"type": "array", "maxItems": 50, "items": {
+                "type": "string", "enum": ["Underutilized", "Empty", "Drifted"]}}}}}}},
           "limits": {"type": "object",
                      "additionalProperties": {"x-kubernetes-int-or-string": true}},
+          "replicas": {"type": "integer", "format": "int64", "minimum": 0},
           "weight": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 100},
           "template": {"type": "object", "required": ["spec"], "properties": {
             "metadata": {"type": "object", "properties": {
               "labels": {"type": "object", "additionalProperties": {"type": "string"}},
               "annotations": {"type": "object", "additionalProperties": {"type": "string"}}}},
-            "spec": {"type": "object", "required": ["requirements"],
-                     "x-kubernetes-preserve-unknown-fields": true, "properties": {
+            "spec": {"type": "object", "required": ["requirements"], "properties": {
               "expireAfter": {"type": "string", "default": "720h"},
+              "terminationGracePeriod": {"type": "string"},
+              "nodeClassRef": {"type": "object", "required": ["group", "kind", "name"],
+                               "properties": {
+                "group": {"type": "string"}, "kind": {"type": "string"},
+                "name": {"type": "string"}}},
               "requirements": {"type": "array", "maxItems": 100, "items": {
-                "type": "object", "required": ["key", "operator"],
-                "x-kubernetes-preserve-unknown-fields": true, "properties": {
+                "type": "object", "required": ["key", "operator"], "properties": {
                   "key": {"type": "string", "maxLength": 316},
-                  "operator": {"type": "string",
-                               "enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]},
+                  "operator": {"type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist",
+                                                          "Gt", "Lt", "Gte", "Lte"]},
+                  "minValues": {"type": "integer", "format": "int64", "minimum": 1},
                   "values": {"type": "array", "items": {"type": "string"}}}}},
               "taints": {"type": "array", "items": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                "required": ["effect", "key"]}},
+                "type": "object", "required": ["effect", "key"], "properties": {
+                  "key": {"type": "string"}, "value": {"type": "string"},
+                  "timeAdded": {"type": "string", "format": "date-time"},
+                  "effect": {"type": "string",
+                             "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]}}}},
               "startupTaints": {"type": "array", "items": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                "required": ["effect", "key"]}}}}}}}},
+                "type": "object", "required": ["effect", "key"], "properties": {
+                  "key": {"type": "string"}, "value": {"type": "string"},
+                  "timeAdded": {"type": "string", "format": "date-time"},
+                  "effect": {"type": "string",
+                             "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]}}}}}}}}}},
         "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}
     }]
   }

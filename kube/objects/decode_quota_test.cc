@@ -221,7 +221,7 @@ TEST(DecodeClusterQueue, GroupsThatContradictThemselvesNameTheField) {
            std::string(kAmounts) + ".name: \"cpu\" must be memory, as in coveredResources[0]"},
       Case{R"([{"coveredResources":["cpu","memory"],"flavors":[)" + flavor_f + "]}]",
            "spec.resourceGroups[0].flavors[0].resources: 1 entries, must be as many as "
-           "coveredResources: 2"},
+           "coveredResources: 2 (memory is missing)"},
       Case{R"([{"coveredResources":[],"flavors":[)" + flavor_f + "]}]",
            "spec.resourceGroups[0].coveredResources: must not be empty"},
       Case{R"([{"coveredResources":["cpu"]}])",

@@ -71,8 +71,12 @@ class GroupReader {
       }
     });
     if (quotas.resources.size() != covered.size()) {
-      resources.RejectValue(fmt::format("{} entries, must be as many as coveredResources: {}",
-                                        quotas.resources.size(), covered.size()));
+      const bool lacks = quotas.resources.size() < covered.size();
+      const std::string& first =
+          lacks ? covered[quotas.resources.size()] : quotas.resources[covered.size()].resource;
+      resources.RejectValue(fmt::format(
+          "{} entries, must be as many as coveredResources: {} ({} {})", quotas.resources.size(),
+          covered.size(), first, lacks ? "is missing" : "isn't among those"));
     }
     return quotas;
   }

@@ -28,11 +28,11 @@ func TestKubectlApplyPrintsWhatLintFinds(t *testing.T) {
 	c.nodePoolOf("gpu", "g6.2xlarge")
 
 	workshops := c.Manifest("pytorchjob-one-node.yaml")
-	c.awaitWarning(workshops, "NodePool "+c.Namespace+"-gpu allows, g6.2xlarge, has 1")
+	c.awaitWarning(workshops, "NodePool "+c.Namespace+"-gpu: one pod asks for 4 nvidia.com/gpu, the largest instance type")
 	wrong := []string{
-		"pod-affinity-one-node: required podAffinity on kubernetes.io/hostname asks for 4 pods of ",
-		" on one node; that takes 4 GPUs on one node",
-		"prefer it instead of requiring it",
+		"pod-affinity-one-node: ",
+		": required podAffinity on kubernetes.io/hostname puts 4 pods on one node, and no NodePool makes such a node",
+		"prefer that affinity instead of requiring it",
 	}
 	c.part("the workshop's job", func(c *Case) {
 		c.expectWarnings(c.kubectlApply(workshops), append(wrong, "PyTorchJob "+c.Namespace+"/train")...)
@@ -68,7 +68,7 @@ spec: {minMember: 2, scheduleTimeoutSeconds: 20}
 		content, err := json.Marshal(pod)
 		c.must(err)
 		c.expectWarnings(c.kubectlApply(c.write("pod.json", string(content))),
-			"gpu-count-too-large: Pod "+c.Namespace+"/greedy asks for 16 GPUs per pod", "g6.2xlarge, has 1")
+			"gpu-count-too-large: Pod "+c.Namespace+"/greedy: no NodePool can make a node for 1 pod", "g6.2xlarge, has 1")
 	})
 
 	c.part("nothing is wrong", func(c *Case) {
