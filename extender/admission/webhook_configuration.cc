@@ -221,6 +221,21 @@ std::string WebhookDifference(const Json& found, const WantedWebhook& wanted) {
   return "";
 }
 
+// By its conditions, for which 0.1 had another name, or of warnings another expression.
+bool IsOfVersionBefore(const Json& found, const WantedWebhook& wanted) {
+  if (!wanted.service) return false;
+  const Json& conditions = Field(found, "matchConditions");
+  if (wanted.purpose == WebhookPurpose::kWarnings) {
+    WantedWebhook before = wanted;
+    before.service.reset();
+    return conditions == Warnings(before)["matchConditions"];
+  }
+  for (const Json& condition : conditions) {
+    if (Text(Field(condition, "name")) == "scheduler-name") return true;
+  }
+  return false;
+}
+
 std::string Patch(const FoundWebhook& found, Json webhooks, const std::string& install = "") {
   Json patch = {{"metadata", {{"resourceVersion", found.resource_version}}},
                 {"webhooks", std::move(webhooks)}};
@@ -285,6 +300,7 @@ absl::StatusOr<FoundWebhook> InspectWebhook(const std::string& json, const Wante
   absl::Base64Unescape(Text(Field(client, "caBundle")), &found.ca_bundle);
   if (client.is_object()) found.webhooks = webhooks.dump(-1, ' ', true);
   found.bundle_difference = BundleDifference(found.ca_bundle, wanted);
+  found.of_version_before = IsOfVersionBefore(webhook, wanted);
   found.difference = TargetDifference(client, wanted);
   if (found.difference.empty()) found.difference = WebhookDifference(webhook, wanted);
   if (found.difference.empty()) found.difference = found.bundle_difference;

@@ -69,6 +69,9 @@ struct FoundWebhook {
   // What of that is the caBundle lacking our authorities or, of a URL, having others.
   std::string bundle_difference;
   std::string webhooks;  // JSON, one entry with a clientConfig; empty if there is none
+  // It calls a Service, and is as version 0.1 registered it by itself, alone or merged with the
+  // chart's: no manifests make it right.
+  bool of_version_before = false;
   // Why it isn't of this install; empty if it is. One that doesn't say is of that whose Service it
   // calls.
   std::string other_install;

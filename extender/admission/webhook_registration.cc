@@ -248,8 +248,9 @@ void WebhookRegistration::SetRight(absl::Time now, const FoundWebhook& found,
                                    const std::string& difference) {
   const bool absent = found.resource_version.empty();
   const bool service = options_.webhook.service.has_value();
+  const bool whole = options_.leading && (!service || found.of_version_before);
   const bool mine =
-      service ? !found.webhooks.empty() && !found.bundle_difference.empty() : options_.leading;
+      whole || (service && !found.webhooks.empty() && !found.bundle_difference.empty());
   if (!mine) {
     failures_.Reset();
     last_failure_.clear();
@@ -266,9 +267,9 @@ void WebhookRegistration::SetRight(absl::Time now, const FoundWebhook& found,
   next_check_ = absl::InfiniteFuture();
   if (absent) return Create(now);
   spdlog::info("webhook: putting {} right: {}", object_.name,
-               service ? found.bundle_difference : difference);
-  Write(now, service ? BundlePatch(found, options_.webhook, now)
-                     : RepairPatch(found, options_.webhook, now));
+               whole ? difference : found.bundle_difference);
+  Write(now, whole ? RepairPatch(found, options_.webhook, now)
+                   : BundlePatch(found, options_.webhook, now));
 }
 
 void WebhookRegistration::MarkInPlace(absl::Time now, bool written) {

@@ -534,6 +534,33 @@ TEST_F(RegistrationTest, AReplicaOfAServiceAddsItsAuthorityAndNothingElse) {
   EXPECT_EQ(writes_, 2);
 }
 
+// Version 0.1 registered itself and undid what others wrote. The chart's manifests, applied while
+// it leads, are merged with that by names.
+TEST_F(RegistrationTest, WhatVersion01LeftBehindIsReplacedByTheLeader) {
+  const Json before = {{{"name", "scheduler-name"},
+                        {"expression", "object.spec.schedulerName == \"coscheduling\""}}};
+  for (const bool merged : {false, true}) {
+    Start(/*service=*/true, /*leading=*/false);
+    object_ = Wanted();
+    const Json wanted = object_["webhooks"][0]["matchConditions"];
+    object_["webhooks"][0]["matchConditions"] = before;
+    if (merged) object_["webhooks"][0]["matchConditions"].push_back(wanted[0]);
+    const std::string other = NewAuthority();
+    object_["webhooks"][0]["clientConfig"]["caBundle"] = absl::Base64Escape(other);
+    writes_ = 0;
+    Run(absl::Seconds(12));
+    EXPECT_EQ(object_["webhooks"][0]["matchConditions"][0], before[0]) << "0.1 may lead";
+    EXPECT_EQ(writes_, 1);
+    registration_->SetLeading(true);
+    registration_->Tick(now_);
+    Run(absl::Seconds(12));
+    EXPECT_EQ(object_["webhooks"][0]["matchConditions"], wanted);
+    EXPECT_EQ(Bundle(), other + own_);
+    EXPECT_TRUE(InPlace()) << WhyNot();
+    EXPECT_EQ(writes_, 2);
+  }
+}
+
 TEST_F(RegistrationTest, OfAServiceNobodyCreatesWhatIsAbsent) {
   for (const bool leading : {true, false}) {
     Start(/*service=*/true, leading);
@@ -632,6 +659,25 @@ TEST_F(WarningsRegistration, EndangersNothing) {
                     HasSubstr(" && !has(object.metadata.ownerReferences) && ("),
                     HasSubstr("!(has(request.userInfo.groups) && "
                               "\"system:serviceaccounts:muster-system\" in")));
+}
+
+TEST_F(WarningsRegistration, WhatVersion01LeftBehindIsReplacedByTheLeader) {
+  Start(/*service=*/true);
+  object_ = Wanted();
+  const Json wanted = object_["webhooks"];
+  Json& condition = object_["webhooks"][0]["matchConditions"][0];
+  std::string expression = condition["expression"];
+  condition["expression"] = expression.substr(0, expression.find(" && !(has(request.userInfo"));
+  object_["webhooks"][0]["rules"].erase(1);
+  Run(absl::Seconds(12));
+  EXPECT_EQ(object_["webhooks"][0]["rules"], wanted[0]["rules"]);
+  EXPECT_EQ(object_["webhooks"][0]["matchConditions"], wanted[0]["matchConditions"]);
+  EXPECT_TRUE(InPlace()) << WhyNot();
+  object_["webhooks"][0]["matchConditions"][0]["expression"] = "true";
+  Change();
+  Run(absl::Seconds(12));
+  EXPECT_EQ(object_["webhooks"][0]["matchConditions"][0]["expression"], "true") << "somebody's own";
+  EXPECT_FALSE(InPlace());
 }
 
 TEST_F(WarningsRegistration, AsksAboutWhatPeopleApplyAndAboutNoSubresource) {

@@ -36,6 +36,7 @@ type docsCommand struct {
 	text   string
 	status int     // that the page says it ends with
 	shown  *string // nil: the page shows nothing
+	kind   string  // of its block
 	cloud  bool    // only its syntax can be checked here
 }
 
@@ -88,7 +89,7 @@ func readPage(text string) (commands []docsCommand, begins string, wrong []error
 			inside = !inside
 			if inside {
 				indent, kind, before = found[1], found[2], len(commands)
-				if !strings.Contains("|sh|sh cloud|console|yaml|text|", "|"+kind+"|") {
+				if !strings.Contains("|sh|sh cloud|sh upgrade|sh downgrade|sh downgrade with queues|console|yaml|text|", "|"+kind+"|") {
 					wrong = append(wrong, fmt.Errorf("line %d: a block of %q", number, kind))
 				}
 			}
@@ -99,7 +100,7 @@ func readPage(text string) (commands []docsCommand, begins string, wrong []error
 		}
 		line = strings.TrimPrefix(line, indent)
 		switch kind {
-		case "sh", "sh cloud":
+		case "sh", "sh cloud", "sh upgrade", "sh downgrade", "sh downgrade with queues":
 			if pending == "" {
 				begun = number
 				if trimmed := strings.TrimSpace(line); trimmed == "" || strings.HasPrefix(trimmed, "#") {
@@ -110,7 +111,7 @@ func readPage(text string) (commands []docsCommand, begins string, wrong []error
 			}
 			pending += line
 			if ok, _ := isWhole(pending); ok {
-				add(docsCommand{line: begun, cloud: kind == "sh cloud"})
+				add(docsCommand{line: begun, kind: kind, cloud: kind != "sh"})
 			}
 		case "console":
 			if text, is := strings.CutPrefix(line, "$ "); is || pending != "" {
@@ -122,7 +123,7 @@ func readPage(text string) (commands []docsCommand, begins string, wrong []error
 				}
 				pending += text
 				if ok, _ := isWhole(pending); ok {
-					add(docsCommand{line: begun})
+					add(docsCommand{line: begun, kind: kind})
 				}
 				continue
 			}
@@ -266,7 +267,7 @@ spec:
     spec: {containers: [{name: controller, image: "example.com/karpenter:1.8.0"}]}
 `)
 	d.must(d.plane.AwaitCRDs("ec2nodeclasses.karpenter.k8s.aws"))
-	_, err := d.plane.RunPods()
+	_, err := d.plane.RunPods(nil)
 	d.must(err)
 }
 

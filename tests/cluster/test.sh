@@ -48,6 +48,7 @@ if [[ -n $peers || "${arguments[*]}" =~ TestPeer|TestTraining|TestHighPriority ]
   ./build.sh --peers || exit 1
   ../kueue/build.sh || exit 1
 elif ((${#arguments[@]} > 0)); then
+  [[ "${arguments[*]}" != *TestSoakUpgrade* ]] || ./version-before.sh || exit 1
   arguments+=(-test.skip "$others")
 fi
 

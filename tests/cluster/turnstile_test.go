@@ -63,6 +63,7 @@ type turnstile struct {
 	waiting int
 	closed  chan struct{} // Muster is dead: refuse what still waits
 	open    bool          // let everything pass
+	delays  bool          // what still waits passes as well then
 }
 
 func (c *Case) turnstile(counted write, allowed int) *turnstile {
@@ -139,7 +140,7 @@ func (t *turnstile) awaitFull(g *Gang, patience time.Duration) error {
 	}
 }
 
-// letAllPass refuses the writes that wait and lets all later ones pass.
+// letAllPass refuses the writes that wait, unless it only delays, and lets all later ones pass.
 func (t *turnstile) letAllPass() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -169,9 +170,10 @@ func (t *turnstile) admit(ctx context.Context, request *admissionv1.AdmissionReq
 	t.mutex.Unlock()
 	select {
 	case <-t.closed:
+		return t.delays
 	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // lock lets so many of somebody's writes into a case pass, whatever they are, and keeps the rest waiting

@@ -224,6 +224,11 @@ func (p *Plane) start(options Options) (err error) {
 	if err := p.startNodes(); err != nil {
 		return err
 	}
+	return p.Record()
+}
+
+// Record begins the Timeline, which a Bare plane has only from here on: PodGroups must be defined.
+func (p *Plane) Record() (err error) {
 	p.Timeline, err = timeline.Record(p.context, p.Dynamic)
 	return err
 }

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -28,7 +29,8 @@ const SystemNode = "system"
 // loopback: with the arguments, ConfigMaps and account that the Deployment gives them, on a host of
 // the pod's name. Its Services lead to them as kube-proxy would.
 type Pods struct {
-	plane *Plane
+	plane    *Plane
+	versions map[string]string
 
 	mutex   sync.Mutex
 	running map[types.UID]*runningPod
@@ -44,8 +46,9 @@ type runningPod struct {
 	ending     bool
 }
 
-// RunPods makes the node and runs what is scheduled there, until the plane stops.
-func (p *Plane) RunPods() (*Pods, error) {
+// RunPods makes the node and runs what is scheduled there, until the plane stops. Versions are the
+// Musters of images; any other image stands for the one under test.
+func (p *Plane) RunPods(versions map[string]string) (*Pods, error) {
 	many := resource.MustParse("64")
 	capacity := corev1.ResourceList{corev1.ResourceCPU: many, corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: many}
 	if _, err := p.Client.CoreV1().Nodes().Create(p.context, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -64,7 +67,7 @@ func (p *Plane) RunPods() (*Pods, error) {
 	if _, err := p.Client.CoreV1().Nodes().Patch(p.context, SystemNode, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return nil, err
 	}
-	pods := &Pods{plane: p, running: map[types.UID]*runningPod{}}
+	pods := &Pods{plane: p, versions: versions, running: map[types.UID]*runningPod{}}
 	p.mutex.Lock()
 	p.pods = pods
 	p.mutex.Unlock()
@@ -165,7 +168,7 @@ func (s *Pods) syncPod(pod *corev1.Pod) error {
 		}
 		return nil
 	case one == nil:
-		started, err := s.plane.startPod(pod)
+		started, err := s.plane.startPod(pod, s.versions)
 		if err != nil {
 			return err
 		}
@@ -218,7 +221,7 @@ func (s *Pods) setStatus(pod *corev1.Pod, one *runningPod) error {
 }
 
 // startPod starts both containers.
-func (p *Plane) startPod(pod *corev1.Pod) (*runningPod, error) {
+func (p *Plane) startPod(pod *corev1.Pod, versions map[string]string) (*runningPod, error) {
 	folder := p.path("pods/" + pod.Name)
 	account, err := p.mountAccount(pod, folder)
 	if err != nil {
@@ -283,6 +286,9 @@ func (p *Plane) startPod(pod *corev1.Pod) (*runningPod, error) {
 					return nil, err
 				}
 				switch flag {
+				case "--listen":
+					// Where a version without a port for the kubelet answers it.
+					one.health = cmp.Or(one.health, address)
 				case "--health-listen":
 					one.health = address
 				case "--webhook-listen":
@@ -297,7 +303,7 @@ func (p *Plane) startPod(pod *corev1.Pod) (*runningPod, error) {
 			}
 			arguments = append(arguments, argument)
 		}
-		program := p.Muster.binary
+		program := cmp.Or(versions[declared.Image], p.Muster.binary)
 		if declared.Name != "muster" {
 			program, arguments = p.program(arguments[0]), arguments[1:]
 		}
