@@ -55,13 +55,17 @@ func (p *Plane) NewReplica(host string) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	gates, err := p.schedulerGates()
+	if err != nil {
+		return nil, err
+	}
 	configFile := p.path(name + ".yaml")
 	if err := os.WriteFile(configFile, config, 0o644); err != nil {
 		return nil, err
 	}
 	r.scheduler.start = func() (*process.Process, error) {
 		return process.StartOn(host, name, p.path("logs/"+name+".log"), nil, p.program("kube-scheduler"),
-			"--config="+configFile, "--secure-port=0", "--v=2")
+			append(gates, "--config="+configFile, "--secure-port=0", "--v=2")...)
 	}
 	r.muster.start = func() (*process.Process, error) {
 		err := r.Muster.Launch(r.Launch)
