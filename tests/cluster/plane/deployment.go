@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -289,5 +290,30 @@ func (p *Plane) startScheduler(profile string, config []byte) error {
 	if err := os.WriteFile(path, config, 0o644); err != nil {
 		return err
 	}
-	return p.runAs(name, "kube-scheduler", nil, "--config="+path, "--secure-port=0")
+	arguments := []string{"--config=" + path, "--secure-port=0"}
+	if profile == SchedulerName {
+		gates, err := p.schedulerGates()
+		if err != nil {
+			return err
+		}
+		arguments = append(arguments, gates...)
+	}
+	return p.runAs(name, "kube-scheduler", nil, arguments...)
+}
+
+// schedulerGates are those of the kube-scheduler beside Muster, as the chart has them: Muster alone reads
+// its PodGroups, which Kubernetes has a gate for from 1.35 on.
+func (p *Plane) schedulerGates() ([]string, error) {
+	version, err := p.Client.Discovery().ServerVersion()
+	if err != nil {
+		return nil, err
+	}
+	minor, err := strconv.Atoi(version.Minor)
+	if err != nil {
+		return nil, fmt.Errorf("the API server's version %s: %w", version, err)
+	}
+	if minor < 35 {
+		return nil, nil
+	}
+	return []string{"--feature-gates=GenericWorkload=false"}, nil
 }

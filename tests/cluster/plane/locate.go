@@ -28,11 +28,15 @@ func Locate(folder string) (Options, error) {
 	return options, err
 }
 
-// Programs is the folder that build.sh filled; folder is tests/cluster.
+// Programs is the folder that build.sh filled, or another one that MUSTER_PROGRAMS names
+// (versions.sh); folder is tests/cluster.
 func Programs(folder string) (string, error) {
-	programs, err := builtIn(folder)
-	if err != nil {
-		return "", err
+	programs := os.Getenv("MUSTER_PROGRAMS")
+	if programs == "" {
+		var err error
+		if programs, err = builtIn(folder); err != nil {
+			return "", err
+		}
 	}
 	if _, err := os.Stat(filepath.Join(programs, "complete")); err != nil {
 		return "", errors.New("its programs are missing; tests/cluster/build.sh builds them")

@@ -72,13 +72,17 @@ func (p *Plane) besideScheduler(r *Replica) (err error) {
 	if err != nil {
 		return err
 	}
+	gates, err := p.schedulerGates()
+	if err != nil {
+		return err
+	}
 	configFile := p.path(name + ".yaml")
 	if err := os.WriteFile(configFile, config, 0o644); err != nil {
 		return err
 	}
 	r.scheduler.start = func() (*process.Process, error) {
 		return process.StartOn(host, name, p.path("logs/"+name+".log"), nil, p.program("kube-scheduler"),
-			"--config="+configFile, "--secure-port=0", "--v=2")
+			append(gates, "--config="+configFile, "--secure-port=0", "--v=2")...)
 	}
 	return nil
 }

@@ -1,0 +1,1 @@
+../karpenter/capacity.go
