@@ -180,8 +180,12 @@ void Report::WriteStatus(const Gang& gang) {
   // The record's write names the version of the PodGroup that this one would replace. Its end
   // brings the gang back here.
   if (from_.records.IsBeingWritten(gang)) return;
-  const absl::Time due = part.status_written + kStatusInterval;
-  if (agenda_->now() < due && gang.state == part.status_state) {
+  // What a gang that fits at once passes through isn't written.
+  const bool passing = gang.state == v1::READY || gang.state == v1::BINDING;
+  absl::Time due = absl::InfinitePast();
+  if (gang.state == part.status_state) due = part.status_written + kStatusInterval;
+  if (passing) due = std::max(due, gang.state_since + kStatusInterval);
+  if (agenda_->now() < due) {
     agenda_->NoteAt(gang.id, due);
     return;
   }
