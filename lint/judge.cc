@@ -187,7 +187,8 @@ struct Judge::Known {
 
   // Enough is known of the job's queue to ask whether it may have what it asks for.
   bool KnowsQueueOf(const Workload& workload) const {
-    if (!workload.queue.present()) return true;
+    // Its pods may name one, or its namespace have a default.
+    if (!workload.queue.present()) return !local_queues.empty();
     const kube::LocalQueue* local = LocalQueueOf(workload);
     if (local == nullptr) {
       // There are others in its namespace, or this one in another.

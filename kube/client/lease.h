@@ -28,7 +28,7 @@ struct LeaseOptions {
   std::string identity;  // of this process, unique among the candidates
   // A holder whose identity begins so was this process's own former life and is dead: its Lease is
   // taken at once. Empty: that can't be told.
-  std::string former;
+  std::string former{};
   // As deploy/base/scheduler-config.yaml has them for kube-scheduler.
   absl::Duration duration = absl::Seconds(6);
   absl::Duration renew_deadline = absl::Seconds(4);
