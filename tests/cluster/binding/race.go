@@ -40,7 +40,9 @@ type result struct {
 	bindings map[string]time.Time // when the API server had taken each pod's, by its name
 	cpu      map[string]time.Duration
 	memory   map[string]int64 // most bytes, of each program
-	requests []plane.Request  // of the contender, from the PodGroups' creation until it was quiet again
+	gets     int              // of single objects, and
+	requests []plane.Request  // writes of the contender, from the PodGroups' creation until it was quiet again
+	events   map[string]int   // by kind and reason, as far as they have come
 	bound    map[int]int      // members with a node in the end, by gang
 	over     int              // nodes with more than they have
 }
@@ -170,7 +172,13 @@ func (r *result) conclude(ctx context.Context, c *cluster, one contender, namesp
 	}
 	r.bindings = map[string]time.Time{}
 	for _, request := range requests {
-		if request.User != one.user || !request.Writes() {
+		if request.User != one.user {
+			continue
+		}
+		if request.Verb == "get" {
+			r.gets++
+		}
+		if !request.Writes() {
 			continue
 		}
 		r.requests = append(r.requests, request)
@@ -183,6 +191,14 @@ func (r *result) conclude(ctx context.Context, c *cluster, one contender, namesp
 		return err
 	}
 	r.bound, r.over = standing(pods.Items, namespace)
+	events, err := c.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	r.events = map[string]int{}
+	for _, event := range events.Items {
+		r.events[event.InvolvedObject.Kind+" "+event.Reason]++
+	}
 	return nil
 }
 

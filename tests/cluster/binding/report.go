@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -39,9 +40,11 @@ type figures struct {
 	CPU       float64 `json:"cpu_seconds"`
 	ServerCPU float64 `json:"apiserver_cpu_seconds"`
 	Memory    float64 `json:"memory_mib"`
-	// By kind, and those that had no effect.
+	// By kind; events by what they are about and why; writes that had no effect.
 	Writes  map[string]float64 `json:"writes_per_gang"`
+	Events  map[string]int     `json:"events,omitempty"`
 	Refused int                `json:"refused_writes"`
+	Gets    float64            `json:"gets_per_gang"`
 }
 
 // figuresOf computes them.
@@ -49,9 +52,10 @@ func figuresOf(r result, programs []string) figures {
 	f := figures{
 		Row: r.row, Load: r.load.String(), Mode: r.mode, Workers: r.workers, Pods: r.load.pods(), Bound: len(r.bindings),
 		Over: r.over, Writes: map[string]float64{}, ServerCPU: round(r.cpu["kube-apiserver"]),
+		Events: r.events, Gets: hundredths(float64(r.gets) / float64(r.load.gangs)),
 	}
 	for _, program := range programs {
-		f.CPU += round(r.cpu[program])
+		f.CPU = hundredths(f.CPU + r.cpu[program].Seconds())
 		f.Memory += float64(r.memory[program] >> 20)
 	}
 	for _, count := range r.bound {
@@ -66,7 +70,7 @@ func figuresOf(r result, programs []string) figures {
 		}
 	}
 	for kind, count := range f.Writes {
-		f.Writes[kind] = float64(int(count/float64(r.load.gangs)*100+0.5)) / 100
+		f.Writes[kind] = hundredths(count / float64(r.load.gangs))
 	}
 
 	type span struct{ complete, first, last time.Time }
@@ -121,7 +125,7 @@ func figuresOf(r result, programs []string) figures {
 		begin, ready = r.began, r.began
 	}
 	f.Seconds = round(all.last.Sub(begin))
-	f.Rate = round(time.Duration(float64(len(r.bindings)) / all.last.Sub(begin).Seconds() * float64(time.Second)))
+	f.Rate = hundredths(float64(len(r.bindings)) / all.last.Sub(begin).Seconds())
 	f.First = round(all.first.Sub(ready))
 	f.Spread = round(all.last.Sub(all.first))
 	slices.Sort(waits)
@@ -129,10 +133,10 @@ func figuresOf(r result, programs []string) figures {
 	return f
 }
 
-// round is in seconds, to the hundredth.
-func round(d time.Duration) float64 {
-	return float64(d.Round(10*time.Millisecond).Milliseconds()) / 1000
-}
+// round is in seconds.
+func round(d time.Duration) float64 { return hundredths(d.Seconds()) }
+
+func hundredths(x float64) float64 { return math.Round(x*100) / 100 }
 
 func printLine(out io.Writer, f figures) error {
 	line, err := json.Marshal(f)
