@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Races Muster against Kueue on a real API server (admission/). The exit status is that of
-# the race.
+# Races Muster on a real API server: against Kueue in admission (admission/), and against other
+# schedulers in binding (binding/). The exit status is that of the race.
 #
-#   bench.sh             five rounds
-#   bench.sh -rounds 1   arguments go to the race; -help lists them
+#   bench.sh admission             five rounds
+#   bench.sh binding               5,000 nodes
+#   bench.sh admission -rounds 1   further arguments go to the race; -help lists them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
+race=${1:?which race: admission or binding}
+shift
 ./build.sh
 ./build.sh --peers
+[[ $race != binding ]] || ../chart/build.sh
 # The flags of build.sh, so that packages compiled there are not compiled again.
-go test -trimpath -buildvcs=false ./admission
+go test -trimpath -buildvcs=false "./$race"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-go build -trimpath -buildvcs=false -o "$folder/admission" ./admission
-"$folder/admission" "$@"
+go build -trimpath -buildvcs=false -o "$folder/$race" "./$race"
+"$folder/$race" "$@"

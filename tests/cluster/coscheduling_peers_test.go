@@ -31,7 +31,7 @@ func newPeersCase(t *testing.T, name string) *Case {
 	// The next case of Muster's starts it again. Its gate guards pods that name a queue.
 	c.removeMuster()
 	c.started(shared.StartKueue(plane.Kueue{Frameworks: []string{"pod"}}))
-	c.started(shared.StartSchedulerPlugins())
+	c.started(shared.StartSchedulerPlugins(plane.SchedulerPlugins{}))
 	c.Apply("open_quota.yaml")
 	return c
 }

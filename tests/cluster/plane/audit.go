@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"muster.dev/tests/cluster/process"
 )
 
 // Request is one that the API server has answered to a program that is measured.
@@ -41,7 +43,17 @@ const callers = "callers"
 // KueueUser is who Kueue is to the API server where it is measured.
 const KueueUser = "system:serviceaccount:" + callers + ":kueue"
 
-// auditPolicy has the API server note the requests of Muster and of Kueue alike, when
+// CallerUser is who a program is to the API server that calls as a ServiceAccount of
+// its name.
+func CallerUser(name string) string { return "system:serviceaccount:" + callers + ":" + name }
+
+// RawCaller is the one that Caller gives whoever measures the API server alone.
+const RawCaller = "raw"
+
+// StockSchedulerUser is who the cluster's own kube-scheduler is.
+const StockSchedulerUser = "system:kube-scheduler"
+
+// auditPolicy has the API server note the requests of all who are measured alike, when
 // it has answered them. Leases go on without any work.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -50,7 +62,12 @@ rules:
 - level: None
   resources: [{group: coordination.k8s.io}]
 - level: Metadata
-  users: ["` + KueueUser + `", "` + ServiceAccount + `"]
+  users:
+  - "` + KueueUser + `"
+  - "` + ServiceAccount + `"
+  - "` + StockSchedulerUser + `"
+  - "system:serviceaccount:` + callers + `:` + PeerSchedulerName + `"
+  - "system:serviceaccount:` + callers + `:` + RawCaller + `"
 - level: None
 `
 
@@ -152,15 +169,28 @@ func (p *Plane) AwaitQuiet(quiet, patience time.Duration, events bool) error {
 // CPU is the time that each program of the control plane has computed so far, by
 // its name, Muster's and a peer's included.
 func (p *Plane) CPU() map[string]time.Duration {
+	times := map[string]time.Duration{}
+	for _, one := range p.programsRunning() {
+		times[one.Name] = one.CPU()
+	}
+	return times
+}
+
+// PeakMemory is the most that each of them has had resident, in bytes.
+func (p *Plane) PeakMemory() map[string]int64 {
+	peaks := map[string]int64{}
+	for _, one := range p.programsRunning() {
+		peaks[one.Name] = one.PeakMemory()
+	}
+	return peaks
+}
+
+func (p *Plane) programsRunning() []*process.Process {
 	p.mutex.Lock()
 	running := slices.Clone(p.processes)
 	p.mutex.Unlock()
 	if current := p.Muster.current(); current != nil {
 		running = append(running, current)
 	}
-	times := map[string]time.Duration{}
-	for _, one := range running {
-		times[one.Name] = one.CPU()
-	}
-	return times
+	return running
 }

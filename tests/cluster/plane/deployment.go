@@ -152,10 +152,14 @@ func (p *Plane) StandAside() error {
 	if err := p.Muster.Stop(); err != nil || p.standalone {
 		return err
 	}
+	return p.endScheduler(SchedulerName)
+}
+
+func (p *Plane) endScheduler(profile string) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for i, one := range p.processes {
-		if one.Name == schedulerProcess(SchedulerName) {
+		if one.Name == schedulerProcess(profile) {
 			p.processes = slices.Delete(p.processes, i, i+1)
 			if !one.Stop(20 * time.Second) {
 				return fmt.Errorf("%s didn't end within 20 s of SIGTERM", one.Name)
@@ -163,7 +167,7 @@ func (p *Plane) StandAside() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("there is no %s", schedulerProcess(SchedulerName))
+	return fmt.Errorf("there is no %s", schedulerProcess(profile))
 }
 
 // deployedMusterSettings is the manifests' configuration of Muster. The
@@ -273,14 +277,29 @@ clientConnection:
   kubeconfig: %s
 leaderElection:
   leaderElect: false
-`, p.kubeconfig("system:kube-scheduler"))
+`, p.kubeconfig(StockSchedulerUser))
 }
+
+const stockProfile = "stock-" + SchedulerName
 
 // ScheduleStock has a stock kube-scheduler without extenders take the pods that name Muster's profile.
 func (p *Plane) ScheduleStock() error {
-	return p.startScheduler("stock-"+SchedulerName, append(p.stockSchedulerConfig(),
+	return p.startScheduler(stockProfile, append(p.stockSchedulerConfig(),
 		"profiles:\n- schedulerName: "+SchedulerName+"\n"...))
 }
+
+// ScheduleStockMeasured does so for whoever compares: it may call as often as the one beside Muster.
+func (p *Plane) ScheduleStockMeasured() error {
+	return p.startScheduler(stockProfile, fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: %s, qps: %d, burst: %d}
+leaderElection: {leaderElect: false}
+profiles: [{schedulerName: %s}]
+`, p.kubeconfig(StockSchedulerUser), measuredQPS, measuredBurst, SchedulerName))
+}
+
+// EndStock ends it.
+func (p *Plane) EndStock() error { return p.endScheduler(stockProfile) }
 
 func schedulerProcess(profile string) string { return "kube-scheduler-" + profile }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 )
 
@@ -85,12 +87,30 @@ func (p *Plane) StartMinimalKueue() (*Peer, error) {
 // PeerSchedulerName is the profile of scheduler-plugins' scheduler.
 const PeerSchedulerName = "scheduler-plugins"
 
+// SchedulerPlugins is what a case chooses about scheduler-plugins.
+type SchedulerPlugins struct {
+	// It calls as a ServiceAccount, as often as the kube-scheduler beside Muster may, and lets
+	// members wait for the others as long as a gang of thousands takes.
+	Measured bool
+}
+
 // StartSchedulerPlugins starts the scheduler of scheduler-plugins beside the
 // others, with coscheduling. Its PodGroups are of Muster's CRD, which has all
 // fields of its own. The controller that writes their phases isn't started: the
 // scheduler doesn't read them.
-func (p *Plane) StartSchedulerPlugins() (*Peer, error) {
-	const name = "scheduler-plugins"
+func (p *Plane) StartSchedulerPlugins(settings SchedulerPlugins) (*Peer, error) {
+	const name = PeerSchedulerName
+	// How long members that have a node wait for the others: the value of its own manifest and
+	// chart (the plugin's is 60).
+	patience := 10
+	client := map[string]any{"kubeconfig": p.kubeconfig(name)}
+	if settings.Measured {
+		if err := p.giveServiceAccount(name); err != nil {
+			return nil, err
+		}
+		patience = 120
+		client["qps"], client["burst"] = measuredQPS, measuredBurst
+	}
 	coscheduling := []any{map[string]any{"name": "Coscheduling"}}
 	return p.startPeer(product{
 		name: name,
@@ -98,7 +118,7 @@ func (p *Plane) StartSchedulerPlugins() (*Peer, error) {
 			arguments, environment, err := p.configured(name, map[string]any{
 				"apiVersion":       "kubescheduler.config.k8s.io/v1",
 				"kind":             "KubeSchedulerConfiguration",
-				"clientConnection": map[string]any{"kubeconfig": p.kubeconfig(name)},
+				"clientConnection": client,
 				"leaderElection":   map[string]any{"leaderElect": false},
 				"profiles": []any{map[string]any{
 					"schedulerName": PeerSchedulerName,
@@ -110,17 +130,26 @@ func (p *Plane) StartSchedulerPlugins() (*Peer, error) {
 							"disabled": []any{map[string]any{"name": "*"}},
 						},
 					},
-					// How long members that have a node wait for the others: the
-					// value of its own manifest and chart (the plugin's is 60).
 					"pluginConfig": []any{map[string]any{
 						"name": "Coscheduling",
-						"args": map[string]any{"permitWaitingTimeSeconds": 10},
+						"args": map[string]any{"permitWaitingTimeSeconds": patience},
 					}},
 				}},
 			})
 			return append(arguments, "--secure-port=0"), environment, err
 		},
 	})
+}
+
+// What the kube-scheduler beside Muster has by its manifests, for whoever is measured beside it.
+const measuredQPS, measuredBurst = 1000, 2000
+
+// Caller calls as a ServiceAccount of that name, which may do anything.
+func (p *Plane) Caller(name string) (*rest.Config, error) {
+	if err := p.giveServiceAccount(name); err != nil {
+		return nil, err
+	}
+	return clientcmd.BuildConfigFromFlags("", p.kubeconfig(name))
 }
 
 // giveServiceAccount has a product call as the ServiceAccount of its name, which may do

@@ -178,6 +178,21 @@ func (p *Process) CPU() time.Duration {
 	return time.Duration(ticks) * time.Second / ticksPerSecond
 }
 
+// PeakMemory is the most that the program has had resident so far, in bytes, 0 once it has ended.
+func (p *Process) PeakMemory() int64 {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(content, []byte("VmHWM:"))
+	line, _, _ := bytes.Cut(rest, []byte(" kB"))
+	kibibytes, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kibibytes << 10
+}
+
 // The kernel's USER_HZ, which is the same wherever Go runs on Linux.
 const ticksPerSecond = 100
 

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"muster.dev/tests/cluster/plane"
+	"muster.dev/tests/cluster/timeline"
+)
+
+const (
+	gpu corev1.ResourceName = "nvidia.com/gpu"
+	// Of each node, and what each pod asks for: as training does, a node for each.
+	gpus = 8
+
+	podGroupLabel = "scheduling.x-k8s.io/pod-group"
+	gate          = "muster.dev/admission"
+
+	// Who creates at once: a job controller, not a flood.
+	creators = 16
+)
+
+// load is so many gangs of so many pods.
+type load struct {
+	gangs, size int
+}
+
+func (l load) String() string { return fmt.Sprintf("%d x %d", l.gangs, l.size) }
+
+func (l load) pods() int { return l.gangs * l.size }
+
+func gangName(gang int) string { return fmt.Sprintf("gang-%d", gang) }
+
+func podName(gang, member int) string { return fmt.Sprintf("%s-%d", gangName(gang), member) }
+
+// created is a pod that the API server has taken.
+type created struct {
+	gang int
+	name string
+	uid  string
+	at   time.Time
+}
+
+// cluster is the control plane of one contender, with what it races on.
+type cluster struct {
+	plane  *plane.Plane
+	client kubernetes.Interface // the administrator's, without a limit
+	nodes  []string
+	races  int
+}
+
+func newCluster(ctx context.Context, p *plane.Plane, nodes int) (*cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.WarningHandler = rest.NoWarnings{}
+	c := &cluster{plane: p}
+	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if err := c.exemptAll(ctx); err != nil {
+		return nil, err
+	}
+	return c, c.createNodes(ctx, nodes)
+}
+
+// exemptAll has the API server queue and refuse nothing of whoever is measured.
+func (c *cluster) exemptAll(ctx context.Context) error {
+	var callers []flowcontrolv1.Subject
+	for _, user := range []string{plane.ServiceAccount, plane.StockSchedulerUser,
+		plane.CallerUser(plane.PeerSchedulerName), plane.CallerUser(plane.RawCaller)} {
+		callers = append(callers, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}})
+	}
+	all := []string{flowcontrolv1.ResourceAll}
+	_, err := c.client.FlowcontrolV1().FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: "race"},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: flowcontrolv1.PriorityLevelConfigurationNameExempt},
+			MatchingPrecedence:         2,
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects: callers,
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+					Verbs: all, APIGroups: all, Resources: all, ClusterScope: true, Namespaces: []string{flowcontrolv1.NamespaceEvery},
+				}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// createNodes returns when the controllers have found them Ready.
+func (c *cluster) createNodes(ctx context.Context, count int) error {
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("96"),
+		corev1.ResourceMemory: resource.MustParse("1Ti"),
+		corev1.ResourcePods:   resource.MustParse("110"),
+		gpu:                   *resource.NewQuantity(gpus, resource.DecimalSI),
+	}
+	for i := range count {
+		c.nodes = append(c.nodes, fmt.Sprintf("node-%05d", i))
+	}
+	if err := eachOf(c.nodes, creators, func(name string) error {
+		_, err := c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				corev1.LabelHostname:           name,
+				corev1.LabelTopologyZone:       "us-west-2a",
+				corev1.LabelTopologyRegion:     "us-west-2",
+				corev1.LabelInstanceTypeStable: "p5.48xlarge",
+				corev1.LabelArchStable:         "amd64",
+				corev1.LabelOSStable:           "linux",
+			}},
+			Status: corev1.NodeStatus{
+				Capacity: resources, Allocatable: resources,
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
+			},
+		}, metav1.CreateOptions{})
+		return err
+	}); err != nil {
+		return err
+	}
+	return await(ctx, "nodes without taints", func() (string, error) {
+		nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		for _, node := range nodes.Items {
+			if len(node.Spec.Taints) > 0 {
+				return fmt.Sprintf("node %s has taint %s", node.Name, node.Spec.Taints[0].Key), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+// createGroups makes the next race's namespace with the gangs' PodGroups.
+func (c *cluster) createGroups(ctx context.Context, l load) (namespace string, err error) {
+	c.races++
+	namespace = fmt.Sprintf("race-%d", c.races)
+	if _, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+	}, metav1.CreateOptions{}); err != nil {
+		return "", err
+	}
+	return namespace, eachOf(numbers(l.gangs), creators, func(gang int) error {
+		_, err := c.plane.Dynamic.Resource(timeline.PodGroups).Namespace(namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": timeline.PodGroups.GroupVersion().String(),
+			"kind":       "PodGroup",
+			"metadata":   map[string]any{"name": gangName(gang)},
+			"spec":       map[string]any{"minMember": int64(l.size)},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// createPods makes all pods, gang by gang, and returns when each was there. Each is handed on as
+// soon as it is, if somebody takes them.
+func (c *cluster) createPods(ctx context.Context, l load, namespace, scheduler string, gated bool, taken chan<- created) ([]created, error) {
+	grace := int64(0)
+	resources := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), gpu: *resource.NewQuantity(gpus, resource.DecimalSI)}
+	made := make([]created, l.pods())
+	return made, eachOf(numbers(l.pods()), creators, func(i int) error {
+		gang := i / l.size
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: podName(gang, i%l.size), Labels: map[string]string{podGroupLabel: gangName(gang)}},
+			Spec: corev1.PodSpec{
+				SchedulerName: scheduler, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace,
+				Containers: []corev1.Container{{
+					Name: "worker", Image: "worker",
+					Resources: corev1.ResourceRequirements{Requests: resources, Limits: resources},
+				}},
+			},
+		}
+		if gated {
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
+		}
+		pod, err := c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		made[i] = created{gang, pod.Name, string(pod.UID), time.Now()}
+		if taken != nil {
+			taken <- made[i]
+		}
+		return nil
+	})
+}
+
+// clearAway ends what a race made but for its events.
+func (c *cluster) clearAway(ctx context.Context, namespace string) error {
+	grace := int64(0)
+	now := metav1.DeleteOptions{GracePeriodSeconds: &grace}
+	return errors.Join(
+		c.client.CoreV1().Pods(namespace).DeleteCollection(ctx, now, metav1.ListOptions{}),
+		c.plane.Dynamic.Resource(timeline.PodGroups).Namespace(namespace).DeleteCollection(ctx, now, metav1.ListOptions{}),
+		await(ctx, "the end of all pods", func() (string, error) {
+			left, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil || len(left.Items) == 0 {
+				return "", err
+			}
+			return left.Items[0].Name + " is there", nil
+		}))
+}
+
+func numbers(count int) []int {
+	all := make([]int, count)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// eachOf calls a function for all items in their order, so many at once.
+func eachOf[T any](items []T, atOnce int, call func(T) error) error {
+	var wait sync.WaitGroup
+	next := make(chan T)
+	failures := make([]error, atOnce)
+	for i := range atOnce {
+		wait.Go(func() {
+			for item := range next {
+				if failures[i] == nil {
+					failures[i] = call(item)
+				}
+			}
+		})
+	}
+	for _, item := range items {
+		next <- item
+	}
+	close(next)
+	wait.Wait()
+	return errors.Join(failures...)
+}
+
+// await asks again until nothing is missing, for some minutes.
+func await(ctx context.Context, what string, missing func() (string, error)) error {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
+		text, err := missing()
+		if err != nil || text == "" {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited in vain for %s: %s", what, text)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,186 @@
+// Command binding races schedulers on a real API server: each binds the same gangs on the same fake
+// nodes of a fresh control plane, and beside them the same writes are made without any scheduler. It
+// prints a line of JSON for each race, a table, and which bounds Muster keeps, and fails if
+// Muster left a gang in parts or a node with more than it has.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"muster.dev/tests/cluster/plane"
+)
+
+var (
+	folder = flag.String("folder", ".", "where tests/cluster is")
+	nodes  = flag.Int("nodes", 5000, "nodes, each of which has room for one pod")
+	big    = flag.Int("big", 2000, "pods of the one big gang")
+	small  = flag.Int("small", 667, "gangs of 3")
+	rows   = flag.String("rows", "", "only these contenders, comma-separated")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Println("FAILED:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	loads := []load{{1, *big}, {*small, 3}}
+	for _, l := range loads {
+		if l.pods() > *nodes {
+			return fmt.Errorf("%v pods have no room on %d nodes", l, *nodes)
+		}
+	}
+	options, err := plane.Locate(*folder)
+	if err != nil {
+		return err
+	}
+	options.Measured = true
+	chosen, err := named(*rows)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d cores, load average %s before; %d nodes\n", runtime.NumCPU(), loadAverage(), *nodes)
+	var all []figures
+	var names []string
+	var failed error
+	for _, one := range chosen {
+		names = append(names, one.name)
+		figures, err := raceAll(ctx, options, one, loads)
+		all = append(all, figures...)
+		if err != nil {
+			// The others can still be compared.
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", one.name, err))
+			fmt.Println("FAILED:", one.name+":", err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if err := printTable(os.Stdout, all, names, loads); err != nil {
+		return err
+	}
+	fmt.Println()
+	for _, f := range all {
+		if f.Mode == draining && f.Workers == 0 {
+			fmt.Printf("%s, %s, writes for each gang:%s; %d refused\n", f.Row, f.Load, describeWrites(f), f.Refused)
+		}
+	}
+	printBounds(os.Stdout, boundsOf(all, loads))
+	fmt.Printf("load average %s after\n", loadAverage())
+	return failed
+}
+
+// raceAll lets a contender bind all loads on a control plane of its own.
+func raceAll(ctx context.Context, options plane.Options, one contender, loads []load) (all []figures, err error) {
+	options.Standalone = one.standalone
+	p, err := plane.Start(options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if dead := p.Dead(); err == nil && dead != "" {
+			err = fmt.Errorf("part of the control plane ended early: %s", dead)
+		}
+		p.Stop()
+		if err != nil || os.Getenv("MUSTER_KEEP") == "1" {
+			fmt.Println("logs are in", filepath.Join(p.Folder, "logs"))
+			return
+		}
+		err = os.RemoveAll(p.Folder)
+	}()
+	c, err := newCluster(ctx, p, *nodes)
+	if err != nil {
+		return nil, err
+	}
+	if one.prepare != nil {
+		if err := one.prepare(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	note := func(r result) error {
+		f := figuresOf(r, one.programs)
+		all = append(all, f)
+		if err := printLine(os.Stdout, f); err != nil {
+			return err
+		}
+		if one.isMuster() && (f.Partial > 0 || f.Over > 0) {
+			return fmt.Errorf("%v: %d gangs stand in parts, %d nodes have more than they have room for", r.load, f.Partial, f.Over)
+		}
+		return nil
+	}
+	for _, l := range loads {
+		if one.start == nil {
+			if err := c.limit(ctx, one, l, note); err != nil {
+				return all, err
+			}
+			continue
+		}
+		for _, mode := range []string{draining, creating} {
+			r, err := race(ctx, c, one, l, mode)
+			if err != nil {
+				return all, err
+			}
+			if err := note(r); err != nil {
+				return all, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// limit finds out how many workers are the fastest, and what they do while pods are created.
+func (c *cluster) limit(ctx context.Context, one contender, l load, note func(result) error) error {
+	workers, fastest := 0, time.Duration(0)
+	for _, some := range rawWorkers {
+		r, err := raceRaw(ctx, c, one, l, draining, some)
+		if err == nil {
+			err = note(r)
+		}
+		if err != nil {
+			return err
+		}
+		if took := r.took(); workers == 0 || took < fastest {
+			workers, fastest = some, took
+		}
+	}
+	r, err := raceRaw(ctx, c, one, l, creating, workers)
+	if err == nil {
+		err = note(r)
+	}
+	return err
+}
+
+// took is the time from the start to the last binding, while draining.
+func (r result) took() time.Duration {
+	var last time.Time
+	for _, at := range r.bindings {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last.Sub(r.began)
+}
+
+func loadAverage() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(content), " ")
+	return first
+}

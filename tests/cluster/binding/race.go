@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"muster.dev/tests/cluster/plane"
+)
+
+// When the clock starts.
+const (
+	// The scheduler runs, its caches are warm, and the first pod is created.
+	creating = "creating"
+	// All pods are there, and the scheduler is started.
+	draining = "draining"
+)
+
+const (
+	// How long a contender has for a load.
+	patience = 4 * time.Minute
+	// How long a contender may write nothing before a race begins and after it.
+	quiet = 2 * time.Second
+)
+
+// result is one race.
+type result struct {
+	row     string
+	load    load
+	mode    string
+	workers int       // of raw
+	began   time.Time // when the scheduler was started, while draining
+
+	pods     []created
+	bindings map[string]time.Time // when the API server had taken each pod's, by its name
+	cpu      map[string]time.Duration
+	memory   map[string]int64 // most bytes, of each program
+	gets     int              // of single objects, and
+	requests []plane.Request  // writes of the contender, from the PodGroups' creation until it was quiet again
+	events   map[string]int   // by kind and reason, as far as they have come
+	bound    map[int]int      // members with a node in the end, by gang
+	over     int              // nodes with more than they have
+}
+
+// race lets a contender bind the load once.
+func race(ctx context.Context, c *cluster, one contender, l load, mode string) (r result, err error) {
+	r = result{row: one.name, load: l, mode: mode}
+	namespace := ""
+	running := false
+	defer func() {
+		if running {
+			err = errors.Join(err, one.stop(c))
+		}
+		if namespace != "" {
+			err = errors.Join(err, c.clearAway(ctx, namespace))
+		}
+	}()
+	start := func() error {
+		running = true
+		return one.start(c)
+	}
+	if err := c.withoutWebhooks(ctx); err != nil {
+		return r, err
+	}
+	if mode == creating {
+		if err := start(); err != nil {
+			return r, err
+		}
+		if one.isMuster() {
+			if err := c.plane.Muster.AwaitReady(time.Minute); err != nil {
+				return r, err
+			}
+		}
+	}
+	begin := time.Now()
+	if namespace, err = c.createGroups(ctx, l); err != nil {
+		return r, err
+	}
+	if mode == creating {
+		if err := c.awaitQuiet(one, begin); err != nil {
+			return r, err
+		}
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	all, err := c.watchBound(watching, namespace, l.pods())
+	if err != nil {
+		return r, err
+	}
+	before := c.plane.CPU()
+	gatedBefore := one.gated && mode == draining
+	if r.pods, err = c.createPods(ctx, l, namespace, one.scheduler, gatedBefore, nil); err != nil {
+		return r, err
+	}
+	if mode == draining {
+		// What the pods' creation left to do.
+		time.Sleep(quiet)
+		before = c.plane.CPU()
+		r.began = time.Now()
+		if err := start(); err != nil {
+			return r, err
+		}
+	}
+	select {
+	case err := <-all:
+		if err != nil {
+			return r, err
+		}
+	case <-time.After(patience):
+		fmt.Printf("%s: not all of %v were bound within %v\n", one.name, l, patience)
+	case <-ctx.Done():
+		return r, ctx.Err()
+	}
+	return r, r.conclude(ctx, c, one, namespace, begin, before)
+}
+
+// watchBound tells when so many pods have a node.
+func (c *cluster) watchBound(ctx context.Context, namespace string, wanted int) (<-chan error, error) {
+	pods := c.client.CoreV1().Pods(namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	revision := list.ResourceVersion
+	done := make(chan error, 1)
+	go func() {
+		bound := map[string]bool{}
+		for ctx.Err() == nil {
+			watch, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: revision})
+			if err != nil {
+				done <- err
+				return
+			}
+			for event := range watch.ResultChan() {
+				pod, ok := event.Object.(*corev1.Pod)
+				if !ok {
+					done <- fmt.Errorf("the watch of pods brought %v", event.Object)
+					return
+				}
+				revision = pod.ResourceVersion
+				if pod.Spec.NodeName != "" {
+					bound[pod.Name] = true
+				}
+				if len(bound) == wanted {
+					watch.Stop()
+					done <- nil
+					return
+				}
+			}
+		}
+	}()
+	return done, nil
+}
+
+// conclude reads what became of a race that has just ended.
+func (r *result) conclude(ctx context.Context, c *cluster, one contender, namespace string, begin time.Time, before map[string]time.Duration) error {
+	r.cpu, r.memory = c.plane.CPU(), c.plane.PeakMemory()
+	for name, earlier := range before {
+		r.cpu[name] -= earlier
+	}
+	if err := c.awaitQuiet(one, begin); err != nil {
+		return err
+	}
+	requests, err := c.plane.Requests(begin, time.Now())
+	if err != nil {
+		return err
+	}
+	r.bindings = map[string]time.Time{}
+	for _, request := range requests {
+		if request.User != one.user {
+			continue
+		}
+		if request.Verb == "get" {
+			r.gets++
+		}
+		if !request.Writes() {
+			continue
+		}
+		r.requests = append(r.requests, request)
+		if name, mine := strings.CutPrefix(request.Object, namespace+"/"); mine && request.Resource == "pods/binding" && request.Code < 300 {
+			r.bindings[name] = request.Answered
+		}
+	}
+	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	r.bound, r.over = standing(pods.Items, namespace)
+	events, err := c.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	r.events = map[string]int{}
+	for _, event := range events.Items {
+		r.events[event.InvolvedObject.Kind+" "+event.Reason]++
+	}
+	return nil
+}
+
+// awaitQuiet returns once the contender hasn't written anything for so long, but for events, which
+// may come late. It may read.
+func (c *cluster) awaitQuiet(one contender, begin time.Time) error {
+	started := time.Now()
+	for deadline := started.Add(time.Minute); ; time.Sleep(quiet / 4) {
+		requests, err := c.plane.Requests(begin, time.Now())
+		if err != nil {
+			return err
+		}
+		last := started
+		for _, request := range requests {
+			if request.User == one.user && request.Writes() && request.Resource != "events" && request.Answered.After(last) {
+				last = request.Answered
+			}
+		}
+		if time.Since(last) >= quiet {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s wrote something %v ago still", one.name, time.Since(last))
+		}
+	}
+}
+
+// standing counts the members with a node by gang, and the nodes with more GPUs asked for than they
+// have.
+func standing(pods []corev1.Pod, namespace string) (bound map[int]int, over int) {
+	bound = map[int]int{}
+	used := map[string]int64{}
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		asked := pod.Spec.Containers[0].Resources.Requests[gpu]
+		used[pod.Spec.NodeName] += asked.Value()
+		var gang int
+		if _, err := fmt.Sscanf(pod.Labels[podGroupLabel], "gang-%d", &gang); err == nil && pod.Namespace == namespace {
+			bound[gang]++
+		}
+	}
+	for _, count := range used {
+		if count > gpus {
+			over++
+		}
+	}
+	return bound, over
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"muster.dev/tests/cluster/plane"
+)
+
+// The limit is what the best of so many workers make of it.
+var rawWorkers = []int{16, 32, 64, 128}
+
+// Requests at once on one connection, as by whoever has several.
+const workersPerConnection = 32
+
+// writer makes the writes of a contender without deciding anything, so fast as the API server
+// takes them.
+type writer struct {
+	server  string
+	token   string
+	clients []*http.Client
+}
+
+func newWriter(p *plane.Plane, workers int) (*writer, error) {
+	config, err := p.Caller(plane.RawCaller)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{server: config.Host, token: config.BearerToken}
+	for range (workers + workersPerConnection - 1) / workersPerConnection {
+		tls, err := rest.TLSConfigFor(config)
+		if err != nil {
+			return nil, err
+		}
+		w.clients = append(w.clients, &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}})
+	}
+	return w, nil
+}
+
+func (w *writer) send(ctx context.Context, worker int, method, path, content string, body any) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, w.server+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+w.token)
+	request.Header.Set("User-Agent", plane.RawCaller+"/1")
+	request.Header.Set("Accept", "application/json")
+	if content != "" {
+		request.Header.Set("Content-Type", content)
+	}
+	response, err := w.clients[worker%len(w.clients)].Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, response.Status, said)
+	}
+	return err
+}
+
+// bind does what Muster's executor does for a pod.
+func (w *writer) bind(ctx context.Context, worker int, namespace string, pod created, node string, gated bool) error {
+	path := "/api/v1/namespaces/" + namespace + "/pods/" + pod.name
+	if gated {
+		if err := w.send(ctx, worker, http.MethodPatch, path, "application/strategic-merge-patch+json", map[string]any{
+			"metadata": map[string]any{"uid": pod.uid},
+			"spec":     map[string]any{"schedulingGates": []any{map[string]any{"$patch": "delete", "name": gate}}},
+		}); err != nil {
+			return err
+		}
+	}
+	return w.send(ctx, worker, http.MethodPost, path+"/binding", "application/json", map[string]any{
+		"apiVersion": "v1", "kind": "Binding",
+		"metadata": map[string]any{
+			"name": pod.name, "namespace": namespace, "uid": pod.uid,
+			"annotations": map[string]any{"karpenter.sh/do-not-disrupt": "true"},
+		},
+		"target": map[string]any{"apiVersion": "v1", "kind": "Node", "name": node},
+	})
+}
+
+// bindAll binds what comes, each pod to a node of its own.
+func (w *writer) bindAll(ctx context.Context, workers int, namespace string, pods <-chan created, nodes []string, gated bool) error {
+	var wait sync.WaitGroup
+	var mutex sync.Mutex
+	next := 0
+	failures := make([]error, workers)
+	for worker := range workers {
+		wait.Go(func() {
+			for pod := range pods {
+				mutex.Lock()
+				node := nodes[next]
+				next++
+				mutex.Unlock()
+				if failures[worker] == nil {
+					failures[worker] = w.bind(ctx, worker, namespace, pod, node, gated)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(failures...)
+}
+
+// openWatches holds those open that a scheduler has, until the context ends. Nobody looks at what
+// they bring.
+func (w *writer) openWatches(ctx context.Context) error {
+	for _, path := range []string{"/api/v1/pods", "/api/v1/nodes", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.server+path+"?watch=1", nil)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+w.token)
+		request.Header.Set("Accept", "application/json")
+		response, err := w.clients[0].Do(request)
+		if err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusOK {
+			response.Body.Close()
+			return fmt.Errorf("watching %s: %s", path, response.Status)
+		}
+		go func() {
+			defer response.Body.Close()
+			// It ends with the race.
+			_, _ = io.Copy(io.Discard, response.Body)
+		}()
+	}
+	return nil
+}
+
+// raceRaw binds the load without a scheduler.
+func raceRaw(ctx context.Context, c *cluster, one contender, l load, mode string, workers int) (r result, err error) {
+	w, err := newWriter(c.plane, workers)
+	if err != nil {
+		return r, err
+	}
+	watching, end := context.WithCancel(ctx)
+	defer end()
+	if err := w.openWatches(watching); err != nil {
+		return r, err
+	}
+	namespace, err := c.createGroups(ctx, l)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, c.clearAway(ctx, namespace)) }()
+	pods := make(chan created, l.pods())
+	r = result{row: one.name, load: l, mode: mode, workers: workers}
+	before := c.plane.CPU()
+	begin := time.Now()
+	if mode == draining {
+		if r.pods, err = c.createPods(ctx, l, namespace, "nobody", one.gated, pods); err != nil {
+			return r, err
+		}
+		close(pods)
+		before = c.plane.CPU()
+		r.began = time.Now()
+		err = w.bindAll(ctx, workers, namespace, pods, c.nodes, one.gated)
+	} else {
+		creating := make(chan error, 1)
+		go func() {
+			var failed error
+			r.pods, failed = c.createPods(ctx, l, namespace, "nobody", one.gated, pods)
+			close(pods)
+			creating <- failed
+		}()
+		err = errors.Join(w.bindAll(ctx, workers, namespace, pods, c.nodes, one.gated), <-creating)
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, r.conclude(ctx, c, one, namespace, begin, before)
+}
