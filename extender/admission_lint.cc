@@ -3,6 +3,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/clock.h"
+#include "extender/cpu_time.h"
+
 namespace muster::extender {
 namespace {
 
@@ -31,7 +34,15 @@ void AdmissionLint::Remove(std::string_view kind, const kube::ObjectHeader& head
   if (const auto policy = PolicyKindOf(kind)) known_.Remove(*policy, NameOf(header));
 }
 
-lint::ObjectLint AdmissionLint::Check(std::string_view json) const {
+lint::ObjectLint AdmissionLint::Check(std::string_view name_space, std::string_view json) {
+  if (!budget_.Allows(name_space, absl::Now())) return {.findings = {}, .skipped = true};
+  const absl::Duration before = ThreadCpuTime();
+  lint::ObjectLint found = Look(json);
+  budget_.Charge(name_space, ThreadCpuTime() - before, absl::Now());
+  return found;
+}
+
+lint::ObjectLint AdmissionLint::Look(std::string_view json) const {
   static const auto* nothing = new lint::Manifests;
   if (!whole_()) return lint::LintObject(json, scheduler_name_, *nothing, types_);
   return lint::LintObject(json, scheduler_name_, *known_.All(), types_,

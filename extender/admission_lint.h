@@ -11,6 +11,7 @@
 
 #include "cluster/instance_types.h"
 #include "extender/cluster_watch.h"
+#include "extender/warning_budget.h"
 #include "lint/known_policies.h"
 #include "lint/object_lint.h"
 
@@ -31,13 +32,17 @@ class AdmissionLint : public ObjectObserver {
               std::string_view json) override;
   void Remove(std::string_view kind, const kube::ObjectHeader& header) override;
 
-  lint::ObjectLint Check(std::string_view json) const;
+  // Of an object in that namespace, or in none. What the budget doesn't allow is skipped.
+  lint::ObjectLint Check(std::string_view name_space, std::string_view json);
 
  private:
+  lint::ObjectLint Look(std::string_view json) const;
+
   const std::string scheduler_name_;
   const cluster::InstanceTypes types_;
   const std::function<bool()> whole_;
   lint::KnownPolicies known_;
+  WarningBudget budget_;
 };
 
 }  // namespace muster::extender

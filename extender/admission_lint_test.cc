@@ -32,17 +32,17 @@ std::string RulesOf(const lint::ObjectLint& lint) {
 
 TEST(AdmissionLint, LooksAtTheNodePoolsThatAreWatched) {
   AdmissionLint lint({}, [] { return true; });
-  EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
+  EXPECT_EQ(RulesOf(lint.Check("team", kPod)), "");
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
-  EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
+  EXPECT_EQ(RulesOf(lint.Check("team", kPod)), "gpu-count-too-large ");
   lint.Upsert("nodes", Named("gpu"), "{}");
   lint.Upsert("nodepools", Named("gpu"), PoolOf("p5.48xlarge"));
-  EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
+  EXPECT_EQ(RulesOf(lint.Check("team", kPod)), "");
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
   lint.Remove("nodes", Named("gpu"));
-  EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
+  EXPECT_EQ(RulesOf(lint.Check("team", kPod)), "gpu-count-too-large ");
   lint.Remove("nodepools", Named("gpu"));
-  EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
+  EXPECT_EQ(RulesOf(lint.Check("team", kPod)), "");
 }
 
 TEST(AdmissionLint, KnowsTheTypesThatItIsGiven) {
@@ -52,16 +52,34 @@ TEST(AdmissionLint, KnowsTheTypesThatItIsGiven) {
   options.instance_types = types;
   AdmissionLint lint(options, [] { return true; });
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g99.large"));
-  EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
+  EXPECT_EQ(RulesOf(lint.Check("team", kPod)), "gpu-count-too-large ");
 }
 
 TEST(AdmissionLint, SaysNothingOfNodePoolsWhileSomeMayNotBeKnown) {
   bool whole = false;
   AdmissionLint lint({}, [&] { return whole; });
   lint.Upsert("nodepools", Named("gpu"), PoolOf("g6.2xlarge"));
-  EXPECT_EQ(RulesOf(lint.Check(kPod)), "");
+  EXPECT_EQ(RulesOf(lint.Check("team", kPod)), "");
   whole = true;
-  EXPECT_EQ(RulesOf(lint.Check(kPod)), "gpu-count-too-large ");
+  EXPECT_EQ(RulesOf(lint.Check("team", kPod)), "gpu-count-too-large ");
+}
+
+// A gang of plain pods, each of which is looked at with all of them.
+TEST(AdmissionLint, ALargeGangThatIsCreatedPodByPodCostsABoundedTime) {
+  AdmissionLint lint({}, [] { return true; });
+  kube::ObjectHeader group = Named("g");
+  group.name_space = "team";
+  lint.Upsert("podgroups", group,
+              R"json({"metadata": {"name": "g", "namespace": "team"},
+                      "spec": {"minMember": 500}})json");
+  std::string pod = kPod;
+  pod.replace(pod.find(R"("namespace")"), 0,
+              R"("labels": {"scheduling.x-k8s.io/pod-group": "g"}, )");
+  int looked = 0, skipped = 0;
+  for (int i = 0; i < 10'000; ++i) ++(lint.Check("team", pod).skipped ? skipped : looked);
+  EXPECT_GT(looked, 1);
+  EXPECT_GT(skipped, looked);
+  EXPECT_FALSE(lint.Check("other", pod).skipped);
 }
 
 }  // namespace

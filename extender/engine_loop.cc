@@ -1,7 +1,6 @@
 #include "extender/engine_loop.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "extender/cpu_time.h"
 
 namespace muster::extender {
 namespace {
@@ -24,13 +24,6 @@ constexpr absl::Duration kLongestSleep = absl::Seconds(10);
 constexpr std::chrono::milliseconds kLongestWaitForRoom(100);
 // So many that are superseded may lie in the queue before they are looked for.
 constexpr size_t kFewSuperseded = 64;
-
-// That this thread has had of the processor.
-absl::Duration CpuTime() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return absl::DurationFromTimespec(time);
-}
 
 }  // namespace
 
@@ -120,7 +113,7 @@ struct EngineLoop::State {
     for (;;) {
       std::vector<EngineTask> taken = Wait(rest_until);
       const absl::Time started = options.clock();
-      const absl::Duration cpu_before = CpuTime();
+      const absl::Duration cpu_before = ThreadCpuTime();
       engine.AdvanceTo(started);
       for (EngineTask& task : taken) {
         if (task) task(engine, started);
@@ -130,7 +123,7 @@ struct EngineLoop::State {
       on_step(std::move(output), engine);
       const absl::Time ended = options.clock();
       const absl::Duration took = ended - started;
-      const absl::Duration cpu = CpuTime() - cpu_before;
+      const absl::Duration cpu = ThreadCpuTime() - cpu_before;
       rest_until = ended + std::min(took * kRestPerStep, kLongestRest);
       const std::lock_guard lock(mutex);
       ++stats.steps;

@@ -431,8 +431,8 @@ struct Service::Impl {
                                                    .authority = options.webhook.ca_file};
     }
     if (options.webhook.warnings) {
-      server.linter = [this](std::string_view json) {
-        lint::ObjectLint found = admission_lint->Check(json);
+      server.linter = [this](std::string_view name_space, std::string_view json) {
+        lint::ObjectLint found = admission_lint->Check(name_space, json);
         metrics.OnObjectLint(found);
         return found;
       };

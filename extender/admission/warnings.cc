@@ -85,17 +85,19 @@ std::vector<std::string> WarningTexts(const std::vector<lint::Finding>& findings
 absl::StatusOr<std::string> ReviewForWarnings(std::string_view review, const ObjectLinter& linter) {
   if (absl::Status status = CheckReviewSize(review); !status.ok()) return status;
   std::string uid;
+  std::string name_space;
   std::string object;
   {
     kube::JsonReader reader(review);
     const kube::JsonValue request = OpenReview(&reader);
     uid = request.Get("uid").String();
+    name_space = request.Get("namespace").String();
     if (review.size() <= kMaxLintedReviewBytes) object = ObjectIn(request);
     if (absl::Status fault = FaultIn(reader); !fault.ok()) return fault;
   }
   nlohmann::json response = nlohmann::json::object();
   if (!object.empty()) {
-    std::vector<std::string> warnings = WarningTexts(linter(object).findings);
+    std::vector<std::string> warnings = WarningTexts(linter(name_space, object).findings);
     if (!warnings.empty()) response["warnings"] = std::move(warnings);
   }
   return AllowedReview(uid, std::move(response));

@@ -28,8 +28,10 @@ inline constexpr size_t kMaxWarningsCharacters = 4096;
 // No text twice. What doesn't fit into the limits is counted in the last one.
 std::vector<std::string> WarningTexts(const std::vector<lint::Finding>& findings);
 
-// The rules' findings about one object, which is given as JSON.
-using ObjectLinter = std::function<lint::ObjectLint(std::string_view json)>;
+// The rules' findings about one object, which is given as JSON, and is in this namespace or in
+// none.
+using ObjectLinter =
+    std::function<lint::ObjectLint(std::string_view name_space, std::string_view json)>;
 
 // AdmissionReview request to response, both JSON: allowed, with the warnings. InvalidArgument for
 // what is no AdmissionReview.

@@ -91,7 +91,7 @@ class Reviewed : public ::testing::Test {
  protected:
   Json Response(const Json& review) {
     const absl::StatusOr<std::string> answer =
-        ReviewForWarnings(review.dump(), [this](std::string_view json) {
+        ReviewForWarnings(review.dump(), [this](std::string_view, std::string_view json) {
           asked_.emplace_back(json);
           lint::ObjectLint found;
           found.findings.push_back(Found("wrong", "right"));
@@ -139,7 +139,7 @@ TEST_F(Reviewed, AVeryLargeObjectIsAllowedUnlookedAt) {
 }
 
 TEST_F(Reviewed, WhatIsNoReviewIsAnError) {
-  const ObjectLinter none = [](std::string_view) { return lint::ObjectLint(); };
+  const ObjectLinter none = [](std::string_view, std::string_view) { return lint::ObjectLint(); };
   EXPECT_THAT(std::string(ReviewForWarnings("{}", none).status().message()),
               StartsWith("apiVersion: want \"admission.k8s.io/v1\""));
   EXPECT_THAT(
