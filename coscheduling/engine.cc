@@ -145,7 +145,11 @@ void Engine::Owners::Decide(const Gang& gang) {
   commit.Advance(gang);
   repair.Decide(gang);
   Enter(gang);
-  if (const auto record = repair.Remember(gang)) records.Write(gang, *record);
+  if (const auto record = repair.Remember(gang)) {
+    const bool is_start = gang.state == v1::BOUND && !records.Of(gang)->repairing_since;
+    is_start ? records.Note(gang, *record) : records.Write(gang, *record);
+  }
+  records.WriteNoted(gang);
   report.WriteStatus(gang);
   if (!options.standalone) report.AnswerFilters(gang);
   holds.Want(gang, IsUndecided(gang));

@@ -321,6 +321,7 @@ Expectation ReadExpectation(const YAML::Node& node) {
   fields.Read("suspended", &want.suspended);
   fields.Read("restarting", &want.restarting);
   fields.Read("contains", &want.contains);
+  fields.Read("writes", &want.writes);
   fields.Read("settled", &want.settled);
   fields.Finish();
   return want;

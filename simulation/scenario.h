@@ -199,7 +199,9 @@ struct Expectation {
   std::optional<bool> suspended;
   std::optional<bool> restarting;  // it carries annotation muster.dev/restart
   std::string contains;            // a part of its JSON
-  bool settled = false;            // everything has come to rest, and is as it should (settled.h)
+  // All that Muster has written, by kind (writes/action_requests.h): "binding 3, event 1".
+  std::optional<std::string> writes;
+  bool settled = false;  // everything has come to rest, and is as it should (settled.h)
 };
 
 using Action = std::variant<GangSpec, DeleteStep, PatchStep, ApplyStep, AbandonStep, ReconcileStep,

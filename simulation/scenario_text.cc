@@ -192,6 +192,7 @@ Json ExpectationJson(const Expectation& want) {
   Put(&out, "suspended", want.suspended);
   Put(&out, "restarting", want.restarting);
   Put(&out, "contains", want.contains);
+  Put(&out, "writes", want.writes);
   Put(&out, "settled", want.settled);
   return out;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
@@ -229,6 +230,7 @@ struct World::State : kube::simulators::ExtenderClient {
       done(answer->error);
       return;
     }
+    ++asked[std::string(writes::KindOf(numbered.action))];
     const std::optional<writes::ActionRequest> made = writes::ToRequest(numbered.action, now);
     if (!made) return;  // an event: the timeline says as much
     auto write = std::make_shared<Write>(Write{.id = numbered.id,
@@ -466,6 +468,7 @@ struct World::State : kube::simulators::ExtenderClient {
   // The latest write of Muster's to something that isn't there.
   absl::Time missed_at = absl::InfinitePast();
   std::string missed;
+  std::map<std::string, int> asked;  // actions, by kind
   absl::Status broken;
 };
 
@@ -576,6 +579,9 @@ absl::Status World::Check(const Expectation& expected) const {
   const State& s = *state_;
   Expectation want = expected;
   if (!s.engine->NeedsGate()) want.gated.reset();
+  const std::string asked = absl::StrJoin(s.asked, ", ", absl::PairFormatter(" "));
+  if (want.writes && *want.writes != asked)
+    return absl::FailedPreconditionError("writes: " + asked);
   absl::Status status = Compare(want, Key(want.gang), state_->server, *s.engine);
   if (!status.ok() || !want.settled || s.now - s.missed_at > kMissed) return status;
   return absl::FailedPreconditionError("left over: what is gone is written to: " + s.missed);

@@ -1,5 +1,6 @@
 #include "coscheduling/admission/records.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "coscheduling/gangs/gangs.h"
@@ -10,6 +11,10 @@ namespace {
 
 // How far the clock of another process may be ahead.
 constexpr absl::Duration kClockSkew = absl::Minutes(5);
+// How long what is noted may wait. Far less than an attempt's deadline: until it is written, who
+// takes the gang over when some of its members were just lost takes it for a commit that was cut
+// off.
+constexpr absl::Duration kNoted = absl::Seconds(10);
 
 }  // namespace
 
@@ -23,6 +28,7 @@ void Records::Read(const Gang& gang) {
   if (kept.group == group && kept.text == text) return;
   kept.group = group;
   kept.text = text;
+  kept.due = absl::InfiniteFuture();
   std::optional<AdmissionRecord> before = std::exchange(kept.record, std::nullopt);
   if (text.empty()) return;
   // Its user may have written it. One that isn't believed is replaced, as one that was never there.
@@ -79,20 +85,43 @@ bool Records::IsBeingWritten(const Gang& gang) const {
   return gang.group != nullptr && outbox_->IsUnderWay("record/" + gang.group->meta.uid);
 }
 
+void Records::Note(const Gang& gang, const AdmissionRecord& record) {
+  if (gang.group == nullptr) return Write(gang, record);
+  Kept& kept = kept_[gang.id];
+  kept.record = record;
+  kept.due = std::min(kept.due, agenda_->now() + kNoted);
+}
+
+void Records::WriteNoted(const Gang& gang) {
+  const Kept& kept = kept_.Of(gang.id);
+  if (kept.due == absl::InfiniteFuture()) return;
+  if (agenda_->now() < kept.due) return agenda_->NoteAt(gang.id, kept.due);
+  Write(gang, AdmissionRecord(*kept.record));
+}
+
 void Records::Write(const Gang& gang, const AdmissionRecord& record) {
   if (gang.group == nullptr) {
     kept_[gang.id].record = record;
     agenda_->Note(gang.id);
     return;
   }
+  std::string text = EncodeRecord(record);
+  Kept& kept = kept_[gang.id];
+  // What had been noted only is taken back.
+  if (kept.due < absl::InfiniteFuture() && text == kept.text) {
+    kept.record = record;
+    kept.due = absl::InfiniteFuture();
+    agenda_->Note(gang.id);
+    return;
+  }
   const kube::ObjectMeta& meta = gang.group->meta;
   // It would name a version that is being replaced. The end of that write brings the gang back.
   if (outbox_->IsUnderWay("status/" + meta.uid)) return;
-  outbox_->Act(gang.id, "record/" + meta.uid, WriteRecord{RefOf(meta), EncodeRecord(record)},
+  outbox_->Act(gang.id, "record/" + meta.uid, WriteRecord{RefOf(meta), std::move(text)},
                [this, id = gang.id](const absl::Status& status, absl::Time) {
                  const bool refused = IsRefusal(status);
-                 Kept* kept = kept_.Find(id);
-                 if (kept != nullptr) kept->error = refused ? std::string(status.message()) : "";
+                 Kept* known = kept_.Find(id);
+                 if (known != nullptr) known->error = refused ? std::string(status.message()) : "";
                });
 }
 

@@ -31,6 +31,12 @@ class Records {
   // Asks for this record; what is read stays as it is until it is seen. A gang of one has it at
   // once.
   void Write(const Gang& gang, const AdmissionRecord& record);
+  // Counts from now on, and is written only after a while, or with the next that is: for what every
+  // gang comes to say as it starts, while others wait for their bindings, and what whoever takes it
+  // over can see for himself meanwhile.
+  void Note(const Gang& gang, const AdmissionRecord& record);
+  // Writes what was noted, once it is time.
+  void WriteNoted(const Gang& gang);
   bool IsBeingWritten(const Gang& gang) const;
   // The last refusal, until one is accepted.
   const std::string& ErrorOf(const Gang& gang) const { return kept_.Of(gang.id).error; }
@@ -41,6 +47,7 @@ class Records {
     std::string group;  // UID of the PodGroup that it was read from
     std::string text;   // what was read
     std::optional<AdmissionRecord> record;
+    absl::Time due = absl::InfiniteFuture();  // `record` says more than `text`: when it is written
     std::string error;
   };
 

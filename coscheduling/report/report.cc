@@ -11,6 +11,9 @@ namespace {
 
 // PodGroup status is written at most this often per gang, except when the state changes.
 constexpr absl::Duration kStatusInterval = absl::Seconds(1);
+// A gang that fits at once passes through most states within moments. Events and status leave out
+// what stands for less than this; writing it would cost more than binding the gang.
+constexpr absl::Duration kPassing = absl::Seconds(1);
 
 // scheduler-plugins' words (apis/scheduling/v1alpha1/types.go v0.33.5).
 std::string PhaseOf(const Gang& gang) {
@@ -37,8 +40,8 @@ std::string OccupiedBy(const kube::Pod& pod) {
 }
 
 bool SameCounts(const UpdatePodGroupStatus& want, const kube::PodGroup::Status& have) {
-  return want.phase == have.phase && want.running == have.running &&
-         want.succeeded == have.succeeded && want.failed == have.failed;
+  return want.running == have.running && want.succeeded == have.succeeded &&
+         want.failed == have.failed;
 }
 
 std::string CodeText(v1::ReasonCode code) { return kube::CamelCaseOf(v1::ReasonCode_Name(code)); }
@@ -47,6 +50,11 @@ bool IsWarning(v1::GangState state, v1::ReasonCode code) {
   return state == v1::BACKING_OFF || state == v1::REPAIRING || state == v1::INFEASIBLE ||
          IsSetback(code) || code == v1::GANG_FAILED || code == v1::RECORD_FAILED ||
          code == v1::PODS_REFUSED || code == v1::NODE_NOT_READY || code == v1::NODE_GOING;
+}
+
+// Whether somebody may have to act on it, or nothing comes after it: that is told at once.
+bool IsNews(v1::GangState state, v1::ReasonCode code) {
+  return state == v1::BOUND || state == v1::FINISHED || IsWarning(state, code);
 }
 
 }  // namespace
@@ -115,15 +123,24 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
   if (const std::string& error = gang.expected_runtime.error; !error.empty()) {
     reason.message += "; " + error;
   }
-  if (!entered && reason == part.reason) return;
-  const bool told = entered || reason.code != part.reason.code;
-  part.reason = std::move(reason);
-  agenda_->Show(gang.id);
-  if (told) Emit(gang, part.reason);
+  if (entered || reason.code != part.reason.code) {
+    notes_.push_back({gang.key, gang.state, reason.code, reason.message});
+    const bool news = IsNews(gang.state, reason.code);
+    part.event_due = agenda_->now() + (news ? absl::ZeroDuration() : kPassing);
+  }
+  if (entered || reason != part.reason) {
+    part.reason = std::move(reason);
+    agenda_->Show(gang.id);
+  }
+  if (agenda_->now() < part.event_due) {
+    if (part.event_due < absl::InfiniteFuture()) agenda_->NoteAt(gang.id, part.event_due);
+    return;
+  }
+  part.event_due = absl::InfiniteFuture();
+  Emit(gang, part.reason);
 }
 
 void Report::Emit(const Gang& gang, const Reason& reason) {
-  notes_.push_back({gang.key, gang.state, reason.code, reason.message});
   const bool warning = IsWarning(gang.state, reason.code);
   const std::string code = CodeText(reason.code);
   const kube::OwnerReference own = {"", gang.key.is_pod ? "Pod" : "PodGroup", gang.key.name,
@@ -176,15 +193,16 @@ void Report::WriteStatus(const Gang& gang) {
                                    want.running, want.succeeded, want.failed, want.admitted,
                                    want.reason, want.message, want.occupied_by);
   // A CRD without our fields prunes them, so what was written says more than what is there.
-  if (digest == part.status_digest && SameCounts(want, have)) return;
+  if (digest == part.status_digest && want.phase == have.phase && SameCounts(want, have)) return;
   // The record's write names the version of the PodGroup that this one would replace. Its end
   // brings the gang back here.
   if (from_.records.IsBeingWritten(gang)) return;
-  // What a gang that fits at once passes through isn't written.
-  const bool passing = gang.state == v1::READY || gang.state == v1::BINDING;
+  const bool same_counts = SameCounts(want, have) && want.scheduled == have.scheduled;
+  const bool passing = gang.state == v1::READY || gang.state == v1::BINDING ||
+                       (same_counts && !IsNews(gang.state, part.reason.code));
   absl::Time due = absl::InfinitePast();
   if (gang.state == part.status_state) due = part.status_written + kStatusInterval;
-  if (passing) due = std::max(due, gang.state_since + kStatusInterval);
+  if (passing) due = std::max(due, gang.state_since + kPassing);
   if (agenda_->now() < due) {
     agenda_->NoteAt(gang.id, due);
     return;

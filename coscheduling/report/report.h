@@ -113,7 +113,8 @@ class Report {
  private:
   struct Part {
     Reason reason;
-    absl::Time entered = absl::InfinitePast();  // its state
+    absl::Time entered = absl::InfinitePast();      // its state
+    absl::Time event_due = absl::InfiniteFuture();  // of its reason; told, if infinite
     std::optional<absl::Time> bound_at;
     bool on_reserved = false;  // members of it are on reserved capacity
     uint64_t revision = 0;
