@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -21,6 +23,12 @@ var rawWorkers = []int{16, 32, 64, 128}
 
 // Requests at once on one connection, as by whoever has several.
 const workersPerConnection = 32
+
+const (
+	mergePatch = "application/merge-patch+json"
+	// Of Muster's record of a gang that it starts.
+	recordBytes = 250
+)
 
 // writer makes the writes of a contender without deciding anything, so fast as the API server
 // takes them.
@@ -97,8 +105,53 @@ func (w *writer) bind(ctx context.Context, worker int, namespace string, pod cre
 	})
 }
 
-// bindAll binds what comes, each pod to a node of its own.
-func (w *writer) bindAll(ctx context.Context, workers int, namespace string, pods <-chan created, nodes []string, gated bool) error {
+// told is what is written of a gang beside its pods: a record before its first binding, and its status
+// and an event after the last one.
+type told struct {
+	name   string
+	record func() error
+	left   atomic.Int64 // pods to be bound
+}
+
+func (w *writer) newTold(ctx context.Context, worker int, namespace, name string, size int) *told {
+	t := &told{name: name, record: sync.OnceValue(func() error {
+		return w.send(ctx, worker, http.MethodPatch, groupPath(namespace, name), mergePatch, map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{"muster.dev/admission": strings.Repeat("r", recordBytes)}},
+		})
+	})}
+	t.left.Store(int64(size))
+	return t
+}
+
+func groupPath(namespace, name string) string {
+	return "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/" + namespace + "/podgroups/" + name
+}
+
+func (w *writer) tellBound(ctx context.Context, worker int, namespace, name string, size int) error {
+	now := time.Now().UTC().Format(time.RFC3339)
+	message := fmt.Sprintf("all %d members are bound", size)
+	return errors.Join(
+		w.send(ctx, worker, http.MethodPatch, groupPath(namespace, name)+"/status", mergePatch, map[string]any{
+			"status": map[string]any{
+				"phase": "Scheduling", "scheduled": size, "conditions": []any{map[string]any{
+					"type": "Admitted", "status": "True", "reason": "AllBound", "message": message, "lastTransitionTime": now,
+				}},
+			},
+		}),
+		w.send(ctx, worker, http.MethodPost, "/api/v1/namespaces/"+namespace+"/events", "application/json", map[string]any{
+			"metadata":       map[string]any{"generateName": name + "."},
+			"involvedObject": map[string]any{"kind": "PodGroup", "namespace": namespace, "name": name},
+			"reason":         "AllBound", "message": message, "type": "Normal", "count": 1,
+			"firstTimestamp": now, "lastTimestamp": now, "source": map[string]any{"component": plane.RawCaller},
+		}))
+}
+
+// bindAll binds what comes, each pod to a node of its own, and tells of its gangs.
+func (w *writer) bindAll(ctx context.Context, workers int, namespace string, l load, pods <-chan created, nodes []string, gated bool) error {
+	gangs := make([]*told, l.gangs)
+	for i := range gangs {
+		gangs[i] = w.newTold(ctx, i, namespace, gangName(i), l.size)
+	}
 	var wait sync.WaitGroup
 	var mutex sync.Mutex
 	next := 0
@@ -110,8 +163,15 @@ func (w *writer) bindAll(ctx context.Context, workers int, namespace string, pod
 				node := nodes[next]
 				next++
 				mutex.Unlock()
+				gang := gangs[pod.gang]
+				if failures[worker] == nil {
+					failures[worker] = gang.record()
+				}
 				if failures[worker] == nil {
 					failures[worker] = w.bind(ctx, worker, namespace, pod, node, gated)
+				}
+				if failures[worker] == nil && gang.left.Add(-1) == 0 {
+					failures[worker] = w.tellBound(ctx, worker, namespace, gang.name, l.size)
 				}
 			}
 		})
@@ -174,7 +234,7 @@ func raceRaw(ctx context.Context, c *cluster, one contender, l load, mode string
 		close(pods)
 		before = c.plane.CPU()
 		r.began = time.Now()
-		err = w.bindAll(ctx, workers, namespace, pods, c.nodes, one.gated)
+		err = w.bindAll(ctx, workers, namespace, l, pods, c.nodes, one.gated)
 	} else {
 		creating := make(chan error, 1)
 		go func() {
@@ -183,7 +243,7 @@ func raceRaw(ctx context.Context, c *cluster, one contender, l load, mode string
 			close(pods)
 			creating <- failed
 		}()
-		err = errors.Join(w.bindAll(ctx, workers, namespace, pods, c.nodes, one.gated), <-creating)
+		err = errors.Join(w.bindAll(ctx, workers, namespace, l, pods, c.nodes, one.gated), <-creating)
 	}
 	if err != nil {
 		return r, err
