@@ -67,25 +67,27 @@ grpc::ByteBuffer WireOf(const GangChange& change) {
   std::string head = type.SerializeAsString();
   const std::string_view gang = change.gang->Wire();
   AppendFieldHead(v1::GangEvent::kGangFieldNumber, gang.size(), &head);
-  const grpc::Slice slices[] = {grpc::Slice(head), Lend(gang, change.gang)};
+  v1::GangEvent version;
+  version.set_version(change.version);
+  const grpc::Slice slices[] = {grpc::Slice(head), Lend(gang, change.gang),
+                                grpc::Slice(version.SerializeAsString())};
   return grpc::ByteBuffer(slices, std::size(slices));
 }
 
 // A v1::ListGangsResponse.
 grpc::ByteBuffer WireOf(const GangPages& found) {
   std::vector<grpc::Slice> slices;
-  slices.reserve(2 * found.gangs.size() + 1);
+  slices.reserve(2 * found.gangs.size() + 1);  // each in two, and the rest
   for (const SharedGang& each : found.gangs) {
     std::string head;
     AppendFieldHead(v1::ListGangsResponse::kGangsFieldNumber, each->Wire().size(), &head);
     slices.emplace_back(head);
     slices.push_back(Lend(each->Wire(), each));
   }
-  if (!found.next.empty()) {
-    v1::ListGangsResponse rest;
-    rest.set_continue_from(found.next);
-    slices.emplace_back(rest.SerializeAsString());
-  }
+  v1::ListGangsResponse rest;
+  rest.set_continue_from(found.next);
+  rest.set_version(found.version);
+  slices.emplace_back(rest.SerializeAsString());
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
@@ -145,12 +147,14 @@ class GangWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   // What the call gets, once it is known: gangs, until then at most, or its end. To be called once,
   // from any thread, though the call may have ended.
-  using Begin = std::function<void(StateStore* store, GangFilter filter, absl::Time until)>;
+  using Begin = std::function<void(StateStore* store, const v1::WatchGangsRequest& request,
+                                   absl::Time until)>;
   Begin Beginning() {
-    return [link = link_](StateStore* store, GangFilter filter, absl::Time until) {
-      const std::lock_guard lock(link->mutex);
-      if (link->watch != nullptr) link->watch->Watch(store, std::move(filter), until);
-    };
+    return
+        [link = link_](StateStore* store, const v1::WatchGangsRequest& request, absl::Time until) {
+          const std::lock_guard lock(link->mutex);
+          if (link->watch != nullptr) link->watch->Watch(store, request, until);
+        };
   }
   std::function<void(const grpc::Status&)> Refusing() {
     return [link = link_](const grpc::Status& status) {
@@ -188,13 +192,18 @@ class GangWatch : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     GangWatch* watch = nullptr;
   };
 
-  void Watch(StateStore* store, GangFilter filter, absl::Time until) {
+  void Watch(StateStore* store, const v1::WatchGangsRequest& request, absl::Time until) {
     if (ended_) return;
     until_ = until;
-    auto subscription = store->WatchGangs(std::move(filter), [link = link_] {
-      const std::lock_guard lock(link->mutex);
-      if (link->watch != nullptr) link->watch->Pump();
-    });
+    const std::optional<uint64_t> since =
+        request.since() == 0 ? std::nullopt : std::optional(request.since());
+    auto subscription = store->WatchGangs(
+        {request.namespace_(), request.name()},
+        [link = link_] {
+          const std::lock_guard lock(link->mutex);
+          if (link->watch != nullptr) link->watch->Pump();
+        },
+        since);
     if (!subscription.ok()) {
       // Codes of Abseil are gRPC's.
       return End(grpc::Status(static_cast<grpc::StatusCode>(subscription.status().code()),
@@ -302,8 +311,7 @@ class AdmissionService final : public RawService {
                  [this, request, begin = watch->Beginning(),
                   refuse = watch->Refusing()](const absl::Status& answer) {
                    if (!answer.ok()) return refuse(GrpcRefusal(answer));
-                   begin(store_, {request.namespace_(), request.name()},
-                         WatchedUntil(callers_.access(), watch_life_));
+                   begin(store_, request, WatchedUntil(callers_.access(), watch_life_));
                  });
     return watch;
   }

@@ -56,6 +56,10 @@ json Operation(const char* summary, const json& schema, const json& parameters) 
     if (parameter["name"] != "watch") continue;
     responses["200"]["content"]["application/x-ndjson"] = {{"schema", {{"type", "string"}}}};
   }
+  for (const json& parameter : parameters) {
+    if (parameter["name"] != "since") continue;
+    responses["410"] = Refusal("What changed since then isn't known any more: begin anew.");
+  }
   return {{"get", {{"summary", summary}, {"parameters", parameters}, {"responses", responses}}}};
 }
 
@@ -126,16 +130,20 @@ std::string OpenApiJson() {
   json from = Parameter("continue", "query", "string",
                         "`continue` of the answer before: the gangs after it.");
   from["schema"]["pattern"] = "^((group|pod)/[^/]+/[^/]+)?$";
+  json since = Parameter("since", "query", "string",
+                         "Of a watch: tells only what came after this `version`, of a list or an "
+                         "event. 0: first everything as it is.");
+  since["schema"]["pattern"] = "^[0-9]{1,19}$";
   schemas.Of(*v1::GangEvent::descriptor());
   json paths;
   paths["/v1/gangs"] =
       Operation("All gangs", schemas.Of(*v1::ListGangsResponse::descriptor()),
                 {Parameter("namespace", "query", "string", "Only gangs of this namespace."), limit,
-                 from, watch});
-  paths["/v1/gangs/{namespace}/{name}"] =
-      Operation("One gang", schemas.Of(*v1::Gang::descriptor()),
-                {Parameter("namespace", "path", "string", "Namespace of the PodGroup or pod."),
-                 Parameter("name", "path", "string", "Name of the PodGroup or pod."), watch});
+                 from, watch, since});
+  paths["/v1/gangs/{namespace}/{name}"] = Operation(
+      "One gang", schemas.Of(*v1::Gang::descriptor()),
+      {Parameter("namespace", "path", "string", "Namespace of the PodGroup or pod."),
+       Parameter("name", "path", "string", "Name of the PodGroup or pod."), watch, since});
   paths["/v1/gangs/{namespace}/{name}"]["get"]["responses"]["404"] =
       Refusal("There is no such gang; `detail` names it.");
   paths["/v1/nodes"] = Operation("All nodes", schemas.Of(*v1::ListNodesResponse::descriptor()),

@@ -9,25 +9,18 @@
 
 namespace muster::extender {
 
-Published::Published(std::shared_ptr<const google::protobuf::Message> message,
-                     std::string_view before, std::string_view after)
-    : message_(std::move(message)), before_(before), after_(after) {}
+Published::Published(std::shared_ptr<const google::protobuf::Message> message)
+    : message_(std::move(message)) {}
 Published::~Published() = default;
 
-const std::string& Published::Text() const {
-  std::call_once(text_once_, [this] {
-    const std::string json = ToJson(*message_);
-    text_.reserve(before_.size() + json.size() + after_.size());
-    text_.append(before_).append(json).append(after_);
-  });
-  return text_;
+std::string_view Published::Line() const {
+  std::call_once(line_once_, [this] { line_ = ToJson(*message_) + "\n"; });
+  return line_;
 }
 
-std::string_view Published::Line() const { return Text(); }
-
 std::string_view Published::Json() const {
-  const std::string_view line = Text();
-  return line.substr(before_.size(), line.size() - before_.size() - after_.size());
+  const std::string_view line = Line();
+  return line.substr(0, line.size() - 1);
 }
 
 std::string_view Published::Wire() const {
@@ -37,7 +30,6 @@ std::string_view Published::Wire() const {
   return wire_;
 }
 
-PublishedGang::PublishedGang(GangMessage gang)
-    : Published(gang, R"({"type":"UPDATED","gang":)", kAfterGang), gang_(std::move(gang)) {}
+PublishedGang::PublishedGang(GangMessage gang) : Published(gang), gang_(std::move(gang)) {}
 
 }  // namespace muster::extender

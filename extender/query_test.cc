@@ -384,17 +384,66 @@ TEST_F(QueryTest, WhatIsPublishedIsMadeOnce) {
   EXPECT_EQ(gang->Json(), ToJson(gang->message()));
   EXPECT_EQ(gang->Json().data(), store_.FindGang("a", "x")->Json().data());
   EXPECT_EQ(gang->Wire(), gang->message().SerializeAsString());
-  v1::GangEvent event;
-  event.set_type(v1::GangEvent::UPDATED);
-  *event.mutable_gang() = gang->gang();
-  EXPECT_EQ(gang->Line(), ToJson(event) + "\n");
-  event.set_type(v1::GangEvent::DELETED);
-  EXPECT_EQ(std::string(kBeforeDeletedGang) + std::string(gang->Json()) + std::string(kAfterGang),
-            ToJson(event) + "\n");
   v1::ListGangsResponse list;
+  list.set_version(store_.GangsOn({}, {}).version);
+  EXPECT_EQ(Get("/v1/gangs?namespace=none").body, ToJson(list));
   *list.add_gangs() = gang->gang();
   EXPECT_EQ(Get("/v1/gangs").body, ToJson(list));
-  EXPECT_EQ(Get("/v1/gangs?namespace=none").body, ToJson(v1::ListGangsResponse()));
+}
+
+// Of gRPC; those of REST tell the same.
+TEST_F(QueryTest, AWatchGoesOnWhereAListOrAnotherOneEnded) {
+  Publish("a", "x", 1);
+  Publish("a", "y", 1);
+  v1::ListGangsResponse list;
+  grpc::ClientContext list_context;
+  ASSERT_TRUE(stub_->ListGangs(&list_context, {}, &list).ok());
+  Publish("a", "y", 2);
+  store_.Publish({{GangKey{"a", "x"}, nullptr}});
+  Publish("a", "z", 1);
+  const auto told = [&](uint64_t since, size_t count) {
+    v1::WatchGangsRequest request;
+    request.set_since(since);
+    grpc::ClientContext context;
+    auto stream = stub_->WatchGangs(&context, request);
+    http::RawClient rest(rest_->port());
+    rest.Send(http::RawGet(fmt::format("/v1/gangs?watch=true&since={}", since)));
+    std::vector<v1::GangEvent> events(count);
+    for (v1::GangEvent& event : events) {
+      EXPECT_TRUE(stream->Read(&event));
+      std::string line = rest.ReadUntil("}\n");
+      line.erase(0, line.find("{\"type\""));
+      EXPECT_TRUE(MessageDifferencer::Equals(event, FromJson<v1::GangEvent>(line)));
+    }
+    context.TryCancel();
+    return events;
+  };
+  const std::vector<v1::GangEvent> events = told(list.version(), 3);
+  EXPECT_EQ(events[0].gang().name(), "y");
+  EXPECT_EQ(events[0].gang().revision(), 2u);
+  EXPECT_EQ(events[1].type(), v1::GangEvent::DELETED);
+  EXPECT_EQ(events[1].gang().name(), "x");
+  EXPECT_EQ(events[2].gang().name(), "z");
+  EXPECT_EQ(told(events[1].version(), 1)[0].gang().name(), "z");
+}
+
+TEST_F(QueryTest, AWatchSinceWhatIsNotKnownIsToldToBeginAnew) {
+  Publish("a", "x", 1);
+  const uint64_t known = store_.GangsOn({}, {}).version;
+  const std::string text = fmt::format("what changed since {} isn't known here", known + 1);
+  const http::RawClient::Message answer =
+      Get(fmt::format("/v1/gangs?watch=true&since={}", known + 1));
+  EXPECT_EQ(answer.status, 410);
+  EXPECT_THAT(DetailOf(answer), HasSubstr(text));
+  v1::WatchGangsRequest request;
+  request.set_since(known + 1);
+  grpc::ClientContext context;
+  auto stream = stub_->WatchGangs(&context, request);
+  v1::GangEvent event;
+  EXPECT_FALSE(stream->Read(&event));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_THAT(status.error_message(), HasSubstr(text));
 }
 
 // gRPC bounds its own memory, not its connections.
@@ -474,6 +523,9 @@ TEST_F(QueryTest, UnusableParametersAreNamed) {
     const char* path;
     const char* error;
   } cases[] = {
+      {"/v1/gangs?since=5", "since is for watches"},
+      {"/v1/gangs?watch=true&since=now",
+       R"(since: want a version that a list or a watch told, got "now")"},
       {"/v1/gangs?watch=maybe", R"(watch: want true or false, got "maybe")"},
       {"/v1/gangs?nmaespace=a", R"(query parameter nmaespace is unknown here)"},
       {"/v1/gangs/a/x?namespace=b", R"(query parameter namespace is unknown here)"},

@@ -40,21 +40,22 @@ std::vector<std::pair<std::string, std::string>> PageHeaders() {
           {"Cache-Control", "no-cache"}};
 }
 
-// Of a watch: this process doesn't lead, or there are too many.
+// Of a watch: this process doesn't lead, there are too many, or it can't go on from there.
 http::Response NoRoom(const absl::Status& why) {
   const bool too_many = absl::IsResourceExhausted(why);
-  http::Response response = Problem(too_many ? 429 : 503, std::string(why.message()));
+  const int status = too_many ? 429 : absl::IsOutOfRange(why) ? 410 : 503;
+  http::Response response = Problem(status, std::string(why.message()));
   if (too_many) AddRefusalHeaders(429, &response);
   return response;
 }
 
 class GangStream : public http::StreamSource {
  public:
-  GangStream(StateStore* store, GangFilter filter, absl::Time until)
-      : store_(store), filter_(std::move(filter)), until_(until) {}
+  GangStream(StateStore* store, GangFilter filter, std::optional<uint64_t> since, absl::Time until)
+      : store_(store), filter_(std::move(filter)), since_(since), until_(until) {}
 
   void Start(std::function<void()> wake) override {
-    auto subscription = store_->WatchGangs(filter_, std::move(wake));
+    auto subscription = store_->WatchGangs(filter_, std::move(wake), since_);
     if (subscription.ok()) subscription_ = *std::move(subscription);
   }
 
@@ -65,8 +66,8 @@ class GangStream : public http::StreamSource {
                 .look_again = left};
     if (piece.end) return piece;
     size_t size = 0;
-    const auto lend = [&](std::string_view text, const SharedGang& owner) {
-      piece.shared.push_back({text, owner});
+    const auto lend = [&](std::string_view text, std::shared_ptr<const void> owner) {
+      piece.shared.push_back({text, std::move(owner)});
       size += text.size();
     };
     while (size < kWatchPieceBytes) {
@@ -75,13 +76,12 @@ class GangStream : public http::StreamSource {
         if (size > 0) piece.rest = kWatchRest;
         return piece;
       }
-      if (change->deleted) {
-        lend(kBeforeDeletedGang, nullptr);
-        lend(change->gang->Json(), change->gang);
-        lend(kAfterGang, nullptr);
-      } else {
-        lend(change->gang->Line(), change->gang);
-      }
+      lend(change->deleted ? R"({"type":"DELETED","gang":)" : R"({"type":"UPDATED","gang":)",
+           nullptr);
+      lend(change->gang->Json(), change->gang);
+      auto end = std::make_shared<const std::string>(
+          fmt::format(",\"version\":\"{}\"}}\n", change->version));
+      lend(*end, end);
     }
     piece.more = true;
     return piece;
@@ -90,6 +90,7 @@ class GangStream : public http::StreamSource {
  private:
   StateStore* const store_;
   const GangFilter filter_;
+  const std::optional<uint64_t> since_;
   const absl::Time until_;
   std::unique_ptr<GangSubscription> subscription_;
 };
@@ -158,6 +159,19 @@ absl::StatusOr<GangPage> PageIn(const http::Request& request, bool watch) {
   return page;
 }
 
+// Where a watch is to go on; nullopt: it is to begin with all.
+absl::StatusOr<std::optional<uint64_t>> SinceIn(const http::Request& request, bool watch) {
+  const std::string* since = request.Query("since");
+  if (since == nullptr) return std::nullopt;
+  if (!watch) return absl::InvalidArgumentError("since is for watches");
+  uint64_t version = 0;
+  if (!absl::SimpleAtoi(*since, &version)) {
+    return absl::InvalidArgumentError(
+        fmt::format("since: want a version that a list or a watch told, got \"{}\"", *since));
+  }
+  return version == 0 ? std::nullopt : std::optional(version);
+}
+
 // What a request is about.
 std::string NamespaceIn(const http::Request& request) {
   const std::string* name_space = request.Query("namespace");
@@ -174,13 +188,16 @@ class Rest {
 
   void ListGangs(const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
-    if (auto bad = BadQuery(request, {"namespace", "watch", "limit", "continue"}, &watch)) {
+    if (auto bad =
+            BadQuery(request, {"namespace", "watch", "since", "limit", "continue"}, &watch)) {
       return responder.Send(Problem(400, *bad));
     }
     GangFilter filter{NamespaceIn(request), ""};
     const absl::StatusOr<GangPage> page = PageIn(request, watch);
     if (!page.ok()) return responder.Send(Problem(400, std::string(page.status().message())));
-    if (watch) return WatchGangs(std::move(filter), responder);
+    const auto since = SinceIn(request, watch);
+    if (!since.ok()) return responder.Send(Problem(400, std::string(since.status().message())));
+    if (watch) return WatchGangs(std::move(filter), *since, responder);
     if (IsClosed(responder)) return;
     const GangPages found = sources_.store->GangsOn(filter, *page);
     size_t size = 0;
@@ -194,16 +211,20 @@ class Rest {
     if (!found.gangs.empty()) body.pop_back();
     body += R"(],"continue":)";
     body += nlohmann::json(found.next).dump();
-    body += '}';
+    body += fmt::format(R"(,"version":"{}"}})", found.version);
     responder.Send({.body = std::move(body)});
   }
 
   void GetGang(const http::Request& request, const http::Responder& responder) const {
     bool watch = false;
-    if (auto bad = BadQuery(request, {"watch"}, &watch)) return responder.Send(Problem(400, *bad));
+    if (auto bad = BadQuery(request, {"watch", "since"}, &watch)) {
+      return responder.Send(Problem(400, *bad));
+    }
     const std::string& name_space = request.captures[0];
     const std::string& name = request.captures[1];
-    if (watch) return WatchGangs({name_space, name}, responder);
+    const auto since = SinceIn(request, watch);
+    if (!since.ok()) return responder.Send(Problem(400, std::string(since.status().message())));
+    if (watch) return WatchGangs({name_space, name}, *since, responder);
     if (IsClosed(responder)) return;
     const SharedGang gang = sources_.store->FindGang(name_space, name);
     if (!gang) {
@@ -268,12 +289,13 @@ class Rest {
     return !readable.ok();
   }
 
-  void WatchGangs(GangFilter filter, const http::Responder& responder) const {
-    if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
+  void WatchGangs(GangFilter filter, std::optional<uint64_t> since,
+                  const http::Responder& responder) const {
+    if (const absl::Status room = sources_.store->RoomForWatch(since); !room.ok()) {
       return responder.Send(NoRoom(room));
     }
-    responder.Stream(kLines,
-                     std::make_unique<GangStream>(sources_.store, std::move(filter), Until()));
+    responder.Stream(
+        kLines, std::make_unique<GangStream>(sources_.store, std::move(filter), since, Until()));
   }
 
   absl::Time Until() const { return WatchedUntil(sources_.access, sources_.watch_life); }

@@ -12,6 +12,7 @@ std::string_view TitleOf(int status) {
                                                           {403, "Forbidden"},
                                                           {404, "Not Found"},
                                                           {405, "Method Not Allowed"},
+                                                          {410, "Gone"},
                                                           {413, "Content Too Large"},
                                                           {429, "Too Many Requests"},
                                                           {431, "Request Header Fields Too Large"},

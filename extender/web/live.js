@@ -3,7 +3,6 @@
 // that nobody sees has none.
 
 const FIRST_PAUSE = 500, LONGEST_PAUSE = 30000, POLL = 2000;
-const ALL_THERE = 700;  // without gangs nothing tells that these are all
 const PAGE = 500;
 
 export class Live {
@@ -12,6 +11,7 @@ export class Live {
     this.changed = changed;
     this.gangs = new Map();
     this.known = false;    // that `gangs` is all there are
+    this.version = null;   // of what `gangs` is
     this.queues = null;    // lists, or null
     this.nodes = null;
     this.refused = {};     // by list: why it isn't shown
@@ -32,8 +32,7 @@ export class Live {
   setNamespace(namespace) {
     if (namespace === this.namespace) return;
     this.namespace = namespace;
-    this.gangs.clear();
-    this.known = false;
+    this.forget();
     this.restart();
   }
   // The lists that are asked for again and again: "queues", "nodes".
@@ -47,14 +46,18 @@ export class Live {
   setToken(token) {
     if (token === null) sessionStorage.removeItem("token");
     else sessionStorage.setItem("token", token);
-    this.gangs.clear();
+    this.forget();
     this.queues = this.nodes = null;
-    this.known = false;
     this.needsToken = null;
     this.restart();
     this.pollNow?.();
   }
 
+  forget() {
+    this.gangs.clear();
+    this.known = false;
+    this.version = null;
+  }
   restart() {
     this.pause = FIRST_PAUSE;
     this.connection?.abort();
@@ -97,7 +100,7 @@ export class Live {
       if (trouble?.status === 401) {
         this.needsToken = this.token === null ? "The service shows gangs to whoever may read their PodGroups."
           : `This token isn't accepted: ${trouble.detail}.`;
-        this.gangs.clear();
+        this.forget();
         this.say(false, "needs a token");
         await this.asleep(3600000);
         continue;
@@ -112,21 +115,18 @@ export class Live {
     }
   }
 
-  // Until the watch ends: null, or what is wrong.
+  // Until the watch ends: null, or what is wrong. First all gangs are listed, from then on only what
+  // changed is told, also by a watch that is opened again.
   async read(signal) {
     const query = this.namespace ? `&namespace=${encodeURIComponent(this.namespace)}` : "";
-    const answer = await this.request("v1/gangs?watch=true" + query, signal);
+    if (this.version === null) {
+      const trouble = await this.list(signal, query);
+      if (trouble !== null) return trouble;
+    }
+    const answer = await this.request(`v1/gangs?watch=true&since=${this.version}${query}`, signal);
+    if (answer.status === 410) this.version = null;
     if (!answer.ok) return Live.trouble(answer);
-    this.needsToken = null;
-    delete this.refused.gangs;
-    this.say(true, "live");
-    const told = new Set();
-    if (this.gangs.size > 0) this.dropGone(told, signal, query);
-    setTimeout(() => {
-      if (signal.aborted || this.known) return;
-      this.known = true;
-      this.changed();
-    }, ALL_THERE);
+    this.welcome();
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = "";;) {
       const {value, done} = await reader.read();
@@ -138,33 +138,35 @@ export class Live {
       for (const line of lines) {
         const event = JSON.parse(line);
         const key = `${event.gang.namespace}/${event.gang.name}`;
-        told.add(key);
+        this.version = event.version;
         if (event.type === "DELETED") this.gangs.delete(key);
         else this.gangs.set(key, event.gang);
       }
       this.changed();
     }
   }
-  // A watch that is opened again doesn't tell what went meanwhile: that is what it hasn't told of and
-  // a list hasn't either.
-  async dropGone(told, signal, query) {
-    const listed = new Set();
-    let from = "";
+  // Null, or what is wrong.
+  async list(signal, query) {
+    const listed = new Map();
+    let version = null, from = "";
     do {
-      const answer = await this.request(`v1/gangs?limit=${PAGE}${query}${from}`, signal).catch(() => null);
-      if (signal.aborted) return;
-      if (!answer?.ok) {
-        setTimeout(() => signal.aborted || this.dropGone(told, signal, query), POLL);
-        return;
-      }
+      const answer = await this.request(`v1/gangs?limit=${PAGE}${query}${from}`, signal);
+      if (!answer.ok) return Live.trouble(answer);
       const page = await answer.json();
-      for (const gang of page.gangs) listed.add(`${gang.namespace}/${gang.name}`);
+      for (const gang of page.gangs) listed.set(`${gang.namespace}/${gang.name}`, gang);
+      version ??= page.version;
       from = page.continue ? `&continue=${encodeURIComponent(page.continue)}` : "";
     } while (from);
-    for (const key of [...this.gangs.keys()]) {
-      if (!listed.has(key) && !told.has(key)) this.gangs.delete(key);
-    }
-    this.changed();
+    this.gangs = listed;
+    this.version = version;
+    return null;
+  }
+  welcome() {
+    this.needsToken = null;
+    this.known = true;
+    this.seen = Date.now();
+    delete this.refused.gangs;
+    this.say(true, "live");
   }
 
   async poll() {
