@@ -624,8 +624,8 @@ func (w *watched) throttleEngine(c *Case) {
 }
 
 // throttleFilter leaves little to the threads that answer kube-scheduler, but not to those that answer
-// queries, while kube-scheduler asks about a cluster of many nodes: a few dozen calls in two seconds,
-// after which those under way wait for the next two.
+// queries, while kube-scheduler asks about a cluster of many nodes: a few dozen calls in two seconds;
+// those that are under way then wait for the next two.
 func (w *watched) throttleFilter(c *Case) {
 	names := make([]string, 10_000)
 	for i := range names {
