@@ -85,8 +85,13 @@ struct EngineLoop::State {
                       [this] { return stopping || Queued() < options.max_queued; });
   }
 
-  // Takes what is there once it is time to; empty when only the clock calls.
-  std::vector<EngineTask> Wait(absl::Time rest_until) {
+  // From when a step is due; InfiniteFuture: none is.
+  absl::Time DueSince() const {
+    return tasks.empty() ? absl::InfiniteFuture() : std::max(waiting_since, rest_until);
+  }
+
+  // Takes what is there once it is time to; empty when only the clock calls. Busy from here on.
+  std::vector<EngineTask> Wait() {
     std::unique_lock lock(mutex);
     const absl::Time now = options.clock();
     const absl::Time wake = std::min(engine.NextWake(), now + kLongestSleep);
@@ -97,10 +102,7 @@ struct EngineLoop::State {
     sleep_until(rest_until, [this] { return stopping || urgent; });
     sleep_until(wake, [this] { return stopping || !tasks.empty(); });
     urgent = false;
-    if (!tasks.empty()) {
-      const absl::Duration late = options.clock() - std::max(waiting_since, rest_until);
-      stats.busy_time += std::max(absl::ZeroDuration(), late);
-    }
+    busy_since = std::min(DueSince(), options.clock());
     std::vector<EngineTask> taken = std::exchange(tasks, {});
     newest = {};
     stats.tasks += taken.size() - std::exchange(superseded, 0);
@@ -109,9 +111,8 @@ struct EngineLoop::State {
   }
 
   void Loop() {
-    absl::Time rest_until = absl::InfinitePast();
     for (;;) {
-      std::vector<EngineTask> taken = Wait(rest_until);
+      std::vector<EngineTask> taken = Wait();
       const absl::Time started = options.clock();
       const absl::Duration cpu_before = ThreadCpuTime();
       engine.AdvanceTo(started);
@@ -121,13 +122,13 @@ struct EngineLoop::State {
       taken = {};
       coscheduling::StepOutput output = engine.Step(options.clock());
       on_step(std::move(output), engine);
-      const absl::Time ended = options.clock();
-      const absl::Duration took = ended - started;
       const absl::Duration cpu = ThreadCpuTime() - cpu_before;
-      rest_until = ended + std::min(took * kRestPerStep, kLongestRest);
       const std::lock_guard lock(mutex);
+      const absl::Time ended = options.clock();  // not before the lock: what was told grows only
+      const absl::Duration took = ended - started;
+      rest_until = ended + std::min(took * kRestPerStep, kLongestRest);
       ++stats.steps;
-      stats.busy_time += took;
+      stats.busy_time += ended - std::exchange(busy_since, absl::InfiniteFuture());
       stats.longest_step = std::max(stats.longest_step, took);
       stats.longest_step_cpu = std::max(stats.longest_step_cpu, cpu);
       if (stopping && tasks.empty()) {
@@ -146,6 +147,8 @@ struct EngineLoop::State {
   std::vector<EngineTask> tasks;                    // null: superseded
   size_t superseded = 0;                            // of them
   absl::Time waiting_since;                         // while there are some: the first
+  absl::Time rest_until = absl::InfinitePast();     // after a step
+  absl::Time busy_since = absl::InfiniteFuture();   // with a step; else the future
   absl::flat_hash_map<std::string, size_t> newest;  // where in `tasks` the one of a key is
   bool urgent = false;
   bool stopping = false;
@@ -205,6 +208,8 @@ EngineLoopStats EngineLoop::TakeStats() {
   const std::lock_guard lock(state_->mutex);
   EngineLoopStats stats = state_->stats;
   stats.queued = state_->Queued();
+  const absl::Time since = std::min(state_->busy_since, state_->DueSince());
+  stats.busy_time += std::max(absl::ZeroDuration(), state_->options.clock() - since);
   state_->stats.longest_step = state_->stats.longest_step_cpu = absl::ZeroDuration();
   return stats;
 }

@@ -30,7 +30,8 @@ struct EngineLoopStats {
   size_t queued = 0;
   absl::Duration longest_step;  // since the last call, as the next
   absl::Duration longest_step_cpu;
-  // In steps, and from when one was due until the processor was there to begin it.
+  // In steps, and from when one was due until the processor was there to begin it; up to now, so
+  // that one that takes minutes, or for ever, counts as it goes on.
   absl::Duration busy_time;
 };
 

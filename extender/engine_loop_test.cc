@@ -70,6 +70,32 @@ TEST(EngineLoop, TimeInWhichAStepIsDueAndNobodyBeginsItIsBusy) {
   EXPECT_EQ(loop.TakeStats().busy_time, absl::Seconds(7));
 }
 
+TEST(EngineLoop, AStepIsBusyWhileItGoesOnAndCountsOnce) {
+  std::atomic<int64_t> seconds = 1000;
+  std::atomic<bool> begun = false, go = false;
+  EngineLoop::Options options = Options();
+  options.clock = [&] { return absl::FromUnixSeconds(seconds); };
+  EngineLoop loop(options, [&](const coscheduling::StepOutput&, const coscheduling::Engine&) {});
+  loop.Post([&](coscheduling::Engine&, absl::Time) {
+    begun = true;
+    while (!go) absl::SleepFor(absl::Milliseconds(1));
+  });
+  seconds = 1003;  // nobody has begun it
+  EXPECT_EQ(loop.TakeStats().busy_time, absl::Seconds(3));
+  loop.Start();
+  while (!begun) absl::SleepFor(absl::Milliseconds(1));
+  seconds = 1060;
+  loop.Post([](coscheduling::Engine&, absl::Time) {});  // due once this step has ended
+  EXPECT_EQ(loop.TakeStats().busy_time, absl::Seconds(60));
+  seconds = 1100;
+  EXPECT_EQ(loop.TakeStats().busy_time, absl::Seconds(100));
+  go = true;
+  loop.Stop();
+  EXPECT_EQ(loop.TakeStats().busy_time, absl::Seconds(100));
+  seconds = 1200;
+  EXPECT_EQ(loop.TakeStats().busy_time, absl::Seconds(100));
+}
+
 // An engine whose thread is held in a task until the test lets it go.
 class HeldLoop {
  public:

@@ -130,7 +130,7 @@ struct Metrics::State {
   prometheus::Registry registry;
   Family<Histogram>& filter = prometheus::BuildHistogram()
                                   .Name("muster_filter_seconds")
-                                  .Help("Time to answer kube-scheduler's filter calls.")
+                                  .Help("Time to read and answer kube-scheduler's filter calls.")
                                   .Register(registry);
   Family<Histogram>& bind = prometheus::BuildHistogram()
                                 .Name("muster_bind_seconds")

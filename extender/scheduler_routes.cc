@@ -48,7 +48,7 @@ struct SchedulerRoutes::State {
           });
     }
     responder.Send({.body = std::move(reply->body)});
-    options.on_filter(outcome, options.clock() - started);
+    options.on_filter(outcome, request.coming + (options.clock() - started));
   }
 
   static void Answer(const absl::StatusOr<std::string>& body, const http::Responder& responder) {

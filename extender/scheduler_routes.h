@@ -24,7 +24,8 @@ struct SchedulerRoutesOptions {
   size_t max_held_binds = 50'000;
   // Hands a task to the engine's thread.
   std::function<void(EngineTask)> post_urgent;
-  // For metrics; any thread.
+  // For metrics; any thread. The time is from when the call's first byte was read: of a large
+  // cluster's nodes reading takes longer than answering.
   std::function<void(FilterReply::Outcome, absl::Duration)> on_filter;
   std::function<void(bool bound, absl::Duration)> on_bind;
   std::function<absl::Time()> clock;

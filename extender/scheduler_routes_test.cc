@@ -34,7 +34,11 @@ class SchedulerRoutesTest : public ::testing::Test {
         table_, SchedulerRoutesOptions{
                     .max_held_binds = max_held,
                     .post_urgent = [this](const EngineTask&) { ++tasks_; },
-                    .on_filter = [this](FilterReply::Outcome, absl::Duration) { ++filters_; },
+                    .on_filter =
+                        [this](FilterReply::Outcome, absl::Duration took) {
+                          filter_seconds_ = absl::ToDoubleSeconds(took);
+                          ++filters_;
+                        },
                     .on_bind = [this](bool bound, absl::Duration) { bound ? ++bound_ : ++failed_; },
                     .clock = absl::Now,
                     .not_leading = [this] { return leads_ ? "" : "not leading; leader is b_1"; }});
@@ -53,6 +57,7 @@ class SchedulerRoutesTest : public ::testing::Test {
   FilterTable table_;
   std::atomic<bool> leads_ = true;
   std::atomic<int> tasks_ = 0, filters_ = 0, bound_ = 0, failed_ = 0;
+  std::atomic<double> filter_seconds_ = 0;
   std::unique_ptr<SchedulerRoutes> routes_;
   std::unique_ptr<http::Server> server_;
 };
@@ -69,6 +74,18 @@ TEST_F(SchedulerRoutesTest, OnlyARefusedPlanIsTheEnginesBusiness) {
   client.Send(http::RawPost("/filter", "nonsense"));
   EXPECT_EQ(client.ReadMessage().status, 400);
   EXPECT_EQ(filters_, 2);
+}
+
+TEST_F(SchedulerRoutesTest, TheTimeOfAFilterCallBeginsWithItsFirstByte) {
+  Start();
+  http::RawClient client(server_->port());
+  const std::string call = http::RawPost("/filter", FilterBody("here"));
+  client.Send(call.substr(0, call.size() - 5));
+  absl::SleepFor(absl::Milliseconds(100));
+  client.Send(call.substr(call.size() - 5));
+  client.ReadMessage();
+  for (int i = 0; i < 1000 && filters_ == 0; ++i) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_GE(filter_seconds_, 0.09);
 }
 
 TEST_F(SchedulerRoutesTest, AFollowerRefusesBothVerbsAndTellsWhoLeads) {

@@ -191,6 +191,7 @@ class ConnectionOf final : public Connection {
     const bool more = co_await WaitForFirstByte();
     if (!more) co_return false;
     phase_ = Phase::kReading;
+    const auto begun = std::chrono::steady_clock::now();
     Parser parser;
     parser.header_limit(static_cast<uint32_t>(core_->options.header_limit));
     parser.body_limit(core_->options.body_limit);
@@ -207,7 +208,7 @@ class ConnectionOf final : public Connection {
     chunked_ = parser.get().version() >= 11;
     pattern_ = {};
     answer_.reset();
-    Handle(parser.get(), std::move(body));
+    Handle(parser.get(), std::move(body), absl::FromChrono(ready - begun));
     phase_ = Phase::kWaiting;
     while (!answer_ && !closed_) {
       co_await signal_.async_wait(kAwait);
@@ -364,7 +365,7 @@ class ConnectionOf final : public Connection {
     if (written) co_await Linger();
   }
 
-  void Handle(const Parser::value_type& message, std::string body);
+  void Handle(const Parser::value_type& message, std::string body, absl::Duration coming);
 
   asio::awaitable<bool> Write(Response response, bool keep_alive) {
     phase_ = Phase::kWriting;
@@ -738,7 +739,8 @@ void Responder::Resume(std::function<void()> next) const { exchange_->Resume(std
 namespace {
 
 template <typename Stream>
-void ConnectionOf<Stream>::Handle(const Parser::value_type& message, std::string body) {
+void ConnectionOf<Stream>::Handle(const Parser::value_type& message, std::string body,
+                                  absl::Duration coming) {
   Responder responder(std::make_shared<Responder::Exchange>(core_, Self()));
   const auto text_of = [](beast::string_view text) {
     return std::string(text.data(), text.size());
@@ -771,6 +773,7 @@ void ConnectionOf<Stream>::Handle(const Parser::value_type& message, std::string
                   .authorization = text_of(message[beast::http::field::authorization]),
                   .peer = peer.to_string(),
                   .secret = !InClear() || IsThisHost(peer),
+                  .coming = coming,
                   .client_certificates = client_certificates_,
                   .body = std::move(body)};
   if (core_->options.client_certificates) {

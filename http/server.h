@@ -37,8 +37,9 @@ struct Request {
   std::string accept;
   std::string user_agent;
   std::string authorization;
-  std::string peer;     // its address
-  bool secret = false;  // nobody on a network reads it: over TLS, or from this host
+  std::string peer;            // its address
+  bool secret = false;         // nobody on a network reads it: over TLS, or from this host
+  absl::Duration coming = {};  // from when its first byte was read to when its last one was
   // All of them, and the certificates that the client has shown and has the key of, in DER, its own
   // first; who signed them is for others to say. Both only where ServerOptions::client_certificates
   // is set.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"muster.dev/tests/cluster/plane"
@@ -60,7 +61,8 @@ var alertFaults = []alertFault{
 	{alert: "MusterConnectionsRefused", make: (*watched).holdConnections},
 	{alert: "MusterGangsRestart", make: (*watched).loseNodes},
 	{alert: "MusterLeadChangesOften", make: (*watched).changeLeaders, implies: []string{"MusterNobodyLeads"}},
-	{alert: "MusterFilterSlow", make: (*watched).starveFilter},
+	{alert: "MusterEngineBusy", make: (*watched).throttleEngine},
+	{alert: "MusterFilterSlow", make: (*watched).throttleFilter},
 }
 
 // Each of the chart's alerts fires when its fault is made, and no other does; none fires while gangs
@@ -68,9 +70,7 @@ var alertFaults = []alertFault{
 func TestPeerPrometheusSeesEachFault(t *testing.T) {
 	w := startWatched(t)
 	w.calm(t)
-	// A step of minutes, or minutes without a processor, can't be made in the test's seconds so that it
-	// lasts evenly; ../chart has it with made-up series alone.
-	known := map[string]bool{"MusterEngineBusy": true}
+	known := map[string]bool{}
 	for _, fault := range alertFaults {
 		known[fault.alert] = true
 		t.Run(fault.alert, func(t *testing.T) { w.judge(t, fault) })
@@ -607,9 +607,26 @@ func (w *watched) changeLeaders(c *Case) {
 	}
 }
 
-// starveFilter leaves the threads that answer kube-scheduler, not those that answer queries, what nobody
-// else wants of a processor that is busy, while kube-scheduler asks about a cluster of many nodes.
-func (w *watched) starveFilter(c *Case) {
+// throttleEngine leaves the engine a step or two in each second, while gangs wait and nodes change as they
+// do by their kubelets' heartbeats.
+func (w *watched) throttleEngine(c *Case) {
+	nodes := c.Nodes(20, 1)
+	for i := range 20 {
+		c.Gang(fmt.Sprintf("wait%d", i), 2, 8)
+	}
+	i := 0
+	during(c, 10*time.Millisecond, func() {
+		i++
+		_, _ = shared.Client.CoreV1().Nodes().Patch(context.Background(), nodes[i%len(nodes)], types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{"tests.muster.dev/beat":"%d"}}}`, i), metav1.PatchOptions{})
+	})
+	w.throttle(c, 200*time.Microsecond, time.Second, func(name string, _ int) bool { return name == "engine" })
+}
+
+// throttleFilter leaves little to the threads that answer kube-scheduler, but not to those that answer
+// queries, while kube-scheduler asks about a cluster of many nodes: a few dozen calls in two seconds;
+// those that are under way then wait for the next two.
+func (w *watched) throttleFilter(c *Case) {
 	names := make([]string, 10_000)
 	for i := range names {
 		names[i] = fmt.Sprintf("ip-10-%d-%d-%d.us-west-2.compute.internal", i>>16, i>>8&255, i&255)
@@ -620,13 +637,13 @@ func (w *watched) starveFilter(c *Case) {
 	body, err := json.Marshal(map[string]any{"Pod": pod, "NodeNames": names})
 	c.must(err)
 	for range 4 {
-		during(c, 100*time.Millisecond, func() { ask(w.muster(), body) })
+		during(c, time.Millisecond, func() { ask(w.muster(), body) })
 	}
-	w.starve(c, func(name string, niceness int) bool { return name == "http" && niceness == 0 })
+	w.throttle(c, 5*time.Millisecond, 2*time.Second, func(name string, niceness int) bool { return name == "http" && niceness == 0 })
 }
 
-func (w *watched) starve(c *Case, threads func(name string, niceness int) bool) {
-	release, err := w.muster().Starve(threads)
+func (w *watched) throttle(c *Case, quota, period time.Duration, threads func(name string, niceness int) bool) {
+	release, err := w.muster().Throttle(quota, period, threads)
 	c.Cleanup(func() { w.mended(release()) })
 	c.must(err)
 }

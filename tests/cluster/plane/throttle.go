@@ -8,25 +8,18 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"muster.dev/tests/cluster/process"
+	"time"
 )
 
-// So many programs compute on the processor of those that are starved.
-const hungry = 2
-
-// Starve leaves some of Muster's threads, by name and niceness, only what nobody else wants of a
-// processor on which others compute all the time: by SCHED_IDLE, a thousandth of it; release
-// ends that. It takes root.
-func (m *Muster) Starve(threads func(name string, niceness int) bool) (release func() error, err error) {
-	var others []*process.Process
-	var starved []string
+// Throttle lets each of some of Muster's threads, by name and niceness, compute for no longer than
+// `quota` in each `period`, 4 s at most, as a container's CPU limit does with all of them: the kernel
+// takes the processor away until the next period. It is by SCHED_DEADLINE, which goes before whatever
+// else computes on the machine, so that they get neither more nor less. release ends that. It takes root.
+func (m *Muster) Throttle(quota, period time.Duration, threads func(name string, niceness int) bool) (release func() error, err error) {
+	var throttled []string
 	release = func() error {
-		for _, one := range others {
-			one.Kill()
-		}
 		var failed []error
-		for _, thread := range starved {
+		for _, thread := range throttled {
 			failed = append(failed, command("chrt", "--other", "--pid", "0", thread))
 		}
 		return errors.Join(failed...)
@@ -36,31 +29,23 @@ func (m *Muster) Starve(threads func(name string, niceness int) bool) (release f
 	if err != nil {
 		return release, err
 	}
+	nanoseconds := func(length time.Duration) string { return strconv.FormatInt(length.Nanoseconds(), 10) }
 	for _, entry := range entries {
 		name, niceness, err := readThread(filepath.Join(folder, entry.Name(), "stat"))
 		if err != nil {
 			return release, err
 		}
-		if threads(name, niceness) {
-			starved = append(starved, entry.Name())
+		if !threads(name, niceness) {
+			continue
 		}
+		if err := command("chrt", "--deadline", "--sched-runtime", nanoseconds(quota), "--sched-deadline", nanoseconds(period),
+			"--sched-period", nanoseconds(period), "--pid", "0", entry.Name()); err != nil {
+			return release, err
+		}
+		throttled = append(throttled, entry.Name())
 	}
-	if len(starved) == 0 {
+	if len(throttled) == 0 {
 		return release, fmt.Errorf("none of muster's %d threads is meant", len(entries))
-	}
-	for i := range hungry {
-		one, err := process.Start("hungry", m.plane.path(fmt.Sprintf("logs/hungry-%d.log", i)), nil,
-			"taskset", "--cpu-list", "0", "sh", "-c", "while :; do :; done")
-		if err != nil {
-			return release, err
-		}
-		others = append(others, one)
-	}
-	for _, thread := range starved {
-		if err := errors.Join(command("taskset", "--cpu-list", "--pid", "0", thread),
-			command("chrt", "--idle", "--pid", "0", thread)); err != nil {
-			return release, err
-		}
 	}
 	return release, nil
 }
