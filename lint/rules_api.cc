@@ -244,6 +244,11 @@ class Look {
       fix = meant.empty() ? Concat("write one of the values that ", path, " may have")
                           : Concat("write ", meant);
     }
+    if (cause.message.find("value must be empty") != std::string::npos &&
+        path.ends_with(".operator")) {
+      path.replace(path.rfind('.'), std::string::npos, ".value");
+      fix = "leave value out, or make the operator Equal";
+    }
     // A map of amounts: the one that is meant.
     int line = 0;
     for (const yaml::YamlField& field : Walk(object_, path, &line).Fields()) {

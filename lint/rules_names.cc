@@ -225,6 +225,8 @@ constexpr Choices kLabelChoices[] = {
     {"kubernetes.io/arch", "amd64 arm64"},
     {"kubernetes.io/os", "linux windows"},
     {"karpenter.sh/capacity-type", "on-demand spot reserved"},
+    {"trainer.kubeflow.org/trainjob-ancestor-step",
+     "trainer dataset-initializer model-initializer"},
 };
 
 // Maps whose keys are names of parts.
@@ -274,6 +276,7 @@ class Names {
           fmt::format("it says both {} and {}, of which the API server takes one", one, other),
           Concat("leave ", other, " out"));
     }
+    if (at.Is("nodeClassRef.kind") || at.Is("nodeClassRef.group")) NodeClass(at);
     Least(at);
     Labels(at);
     Operator(at);
@@ -327,6 +330,24 @@ class Names {
           fmt::format("two of its {} have the {} {}, the other in line {}", at.Name(), name,
                       its.Text(), before->second),
           fmt::format("give one of them another {}", name));
+    }
+  }
+
+  // Of AWS: the two go together.
+  void NodeClass(const WalkedField& at) {
+    constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
+        {"EC2NodeClass", "karpenter.k8s.aws"}, {"NodeClass", "eks.amazonaws.com"}};
+    const std::string& kind = at.parent.Get("kind").Text();
+    for (const auto& [known, group] : kClasses) {
+      const bool of_kind = at.Name() == "kind";
+      const bool wrong = of_kind
+                             ? kind != known && kind.size() == known.size() && IsNear(kind, known)
+                             : kind == known && at.value.Text() != group;
+      if (!wrong) continue;
+      Add("api-refused", at.value.line(),
+          fmt::format("there is no {} {}{}", of_kind ? "kind of node class" : known,
+                      of_kind ? "" : "of ", at.value.Text()),
+          Concat("write ", of_kind ? known : group));
     }
   }
 
@@ -421,9 +442,10 @@ class Names {
     const bool selects = at.IsIn("nodeSelector") || at.IsIn("nodeLabels");
     const bool names = at.Name() == "topologyKey" || at.Name() == "nodeLabel" ||
                        at.Is("matchExpressions.key") || at.Is("requirements.key");
-    if (selects || at.IsIn("labels") || at.IsIn("annotations")) {
+    const bool labels = at.IsIn("labels");
+    if (selects || labels || at.IsIn("annotations")) {
       Label(at.Name(), at.value.line(), selects);
-      if (selects) Value(at.Name(), at.value);
+      if (selects || labels) Value(at.Name(), at.value);
     } else if (names && at.value.is_scalar()) {
       Label(at.value.Text(), at.value.line(), true);
       for (const YamlValue& value : at.parent.Get("values").Items()) Value(at.value.Text(), value);
@@ -459,8 +481,7 @@ class Names {
                                      : value.Text() == "aarch64" ? "arm64"
                                                                  : Nearest(value.Text(), known);
       Add("value-unlikely", value.line(),
-          fmt::format("no node's {} is {}: it is one of {}", key, value.Text(),
-                      Listed(each.values)),
+          fmt::format("{} is {}, and there is only {}", key, value.Text(), Listed(each.values)),
           meant.empty() ? Concat("write one of ", Listed(each.values)) : Concat("write ", meant));
     }
   }
