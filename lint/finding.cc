@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -19,7 +20,6 @@ const std::vector<RuleInfo>& Rules() {
        "Affinities, spreading or volumes leave no place for all of the pods."},
       {"capacity-type-not-offered", kError,
        "The pods select a capacity type that no NodePool offers."},
-      {"capacity-type-unknown", kError, "A NodePool names a capacity type that there isn't."},
       {"consolidate-after-short", kWarning,
        "A NodePool removes empty nodes before the gang's last node can have come."},
       {"consolidation-underutilized", kWarning,
@@ -75,6 +75,8 @@ const std::vector<RuleInfo>& Rules() {
        "A job names a LocalQueue, or that a ClusterQueue, that isn't there."},
       {"queue-stopped", kError, "The job's queue is stopped."},
       {"quota-too-small", kError, "A job asks for more than its ClusterQueue could ever give."},
+      {"reference-not-found", kError,
+       "An object names another one, of a kind that is given, and there is none of that name."},
       {"resource-not-covered", kError,
        "A job asks for a resource that its ClusterQueue doesn't cover."},
       {"resources-too-large", kError,
@@ -85,6 +87,7 @@ const std::vector<RuleInfo>& Rules() {
        "scheduleTimeoutSeconds is less than a node takes to start."},
       {"scheduler-name-missing", kError, "Pods that belong to a gang don't name its scheduler."},
       {"spot-for-gang", kWarning, "A gang would run on spot instances."},
+      {"value-unlikely", kError, "An amount, or a label's value, that nobody can mean."},
       {"zone-not-offered", kError, "The pods select a zone that no NodePool offers."},
   };
   return *rules;
@@ -104,13 +107,33 @@ void Findings::AddWarning(std::string_view rule, const std::string& file, int li
   findings_.back().severity = Severity::kWarning;
 }
 
+namespace {
+
+// Says that something can't be used, and leaves it to the other rules what should be there.
+bool IsVague(const Finding& finding) {
+  const bool shape = finding.message.find("want an object") != std::string::npos;
+  return finding.rule == "member-invalid" || finding.rule == "pod-group-invalid" ||
+         (finding.rule == "queue-invalid" && !shape);
+}
+
+}  // namespace
+
 bool Findings::HasErrorAt(const std::string& file, int line) const {
+  if (file.empty()) return false;
   return std::ranges::any_of(findings_, [&](const Finding& each) {
-    return each.file == file && each.line == line && each.severity == Severity::kError;
+    return each.file == file && each.line == line && each.severity == Severity::kError &&
+           !IsVague(each);
   });
 }
 
 std::vector<Finding> Findings::Take() {
+  std::set<std::pair<std::string, int>> told;
+  for (const Finding& finding : findings_) {
+    if (!IsVague(finding) && !finding.file.empty()) told.emplace(finding.file, finding.line);
+  }
+  std::erase_if(findings_, [&](const Finding& finding) {
+    return IsVague(finding) && told.contains({finding.file, finding.line});
+  });
   std::map<std::string, size_t> order;
   for (const Finding& finding : findings_) order.emplace(finding.file, order.size());
   const auto key = [&](const Finding& finding) {

@@ -38,8 +38,10 @@ class Findings {
   // The same as a warning: what the rule speaks of is likely, but can't be known.
   void AddWarning(std::string_view rule, const std::string& file, int line,
                   std::string_view message, std::string_view fix, std::string yaml = "");
+  // One that says more than that something can't be used. Without a file lines say nothing.
   bool HasErrorAt(const std::string& file, int line) const;
-  // By file as they were added first, then by line; equal ones once.
+  // By file as they were added first, then by line; equal ones once, and of one line none that only
+  // says that something can't be used beside one that says what.
   std::vector<Finding> Take();
 
  private:

@@ -390,6 +390,10 @@ std::vector<QueueFault> Judge::QueueFaults() const {
           each.error().find("want an object") != std::string::npos) {
         Append(&fix, "; each flavor is an object with its name and its own quotas");
       }
+      if (const size_t end = each.error().find(" is missing)"); end != std::string::npos) {
+        const size_t start = each.error().rfind('(', end) + 1;
+        Append(&fix, ": add ", each.error().substr(start, end - start), " with its nominalQuota");
+      }
       if (lost) Append(&fix, "; there is ClusterQueue ", NamesOf(known_->queues));
       if (queue != nullptr && each.error().find("ResourceFlavor") != std::string::npos) {
         Append(&fix, "; there is ResourceFlavor ", NamesOf(known_->flavors));

@@ -36,7 +36,7 @@ LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceT
     gangs_of[gang.workload].push_back(&gang);
   }
   for (const Workload& workload : manifests.workloads) {
-    CheckRefused(workload, manifests, &findings);
+    CheckRefused(workload, &findings);
     CheckByJudge(workload, gangs_of[&workload], around, &findings);
   }
   for (const ClusterQueue& queue : manifests.cluster_queues) CheckClusterQueue(queue, &findings);
@@ -55,6 +55,9 @@ LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceT
     CheckRefused(each, manifests, &findings);
     CheckByApi(each, &findings);
   }
+  CheckAllKinds(manifests, &findings);
+  CheckAllNames(manifests, options.scheduler_name, &findings);
+  CheckAllValues(manifests, &findings);
   return {findings.Take(), std::move(manifests.errors), sources.size()};
 }
 

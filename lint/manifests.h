@@ -150,7 +150,6 @@ struct ResourceFlavor {
   int line = 0;
   yaml::YamlValue node_selector;  // a field that it doesn't have
   std::vector<Requirement> node_labels;
-  LocatedText topology;  // spec.topologyName
 };
 
 struct ClusterQueue {
@@ -187,8 +186,7 @@ struct Manifests {
   std::vector<ClusterQueue> cluster_queues;
   std::vector<PriorityClass> priority_classes;
   std::vector<Given> given;
-  std::vector<Written> others;        // all that make no pods
-  std::vector<std::string> runtimes;  // of TrainJobs: "NAMESPACE/NAME", "/NAME" of a cluster's
+  std::vector<Written> others;  // all that make no pods
   // What Muster's configuration says: who decides about quota, and what requests count as.
   coscheduling::QuotaMode quota_mode = coscheduling::QuotaMode::kInternal;
   quota::ResourceRules resources;

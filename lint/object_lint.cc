@@ -78,9 +78,11 @@ void CheckAll(const Manifests& object, const Surroundings& around, Findings* fin
     for (const LintGang& gang : gangs) {
       if (gang.workload == &workload) its.push_back(&gang);
     }
-    CheckRefused(workload, object, findings);
+    CheckRefused(workload, findings);
     CheckByJudge(workload, its, around, findings);
   }
+  CheckAllNames(object, around.judge.scheduler_name(), findings);
+  CheckAllValues(object, findings);
   for (const ClusterQueue& queue : object.cluster_queues) CheckClusterQueue(queue, findings);
   CheckQueues(around, findings);
   for (const PodGroup& group : object.groups) CheckPodGroup(group, findings);

@@ -121,7 +121,7 @@ const Rules& RulesOfSeveralObjects() {
       "consolidate-after-short", "consolidation-underutilized", "instance-type-unknown",
       "min-member-unreachable",  "min-member-below-job",        "preemptible-without-effect",
       "schedule-timeout-long",   "schedule-timeout-short",      "api-refused",
-      "capacity-type-unknown",   "node-pool-unusable"};
+      "node-pool-unusable",      "reference-not-found",         "value-unlikely"};
   return *rules;
 }
 

@@ -124,12 +124,8 @@ NodePool ReadNodePool(const yaml::YamlValue& object, FieldReader* reader) {
 
 ResourceFlavor ReadFlavor(const yaml::YamlValue& object, FieldReader* reader) {
   const yaml::YamlValue spec = object.Get("spec");
-  return {object.At("metadata.name").Text(),
-          reader->file(),
-          object.line(),
-          spec.Get("nodeSelector"),
-          reader->Selector(spec.Get("nodeLabels")),
-          reader->Text(spec.Get("topologyName"))};
+  return {object.At("metadata.name").Text(), reader->file(), object.line(),
+          spec.Get("nodeSelector"), reader->Selector(spec.Get("nodeLabels"))};
 }
 
 ClusterQueue ReadClusterQueue(const yaml::YamlValue& object, FieldReader* reader) {
@@ -199,7 +195,6 @@ Manifests ReadManifests(const std::vector<SourceText>& sources,
                       object.yaml.At("metadata.name").Text())] = object;
     }
   }
-  for (const auto& [key, runtime] : runtimes) manifests.runtimes.push_back(key);
   for (const ManifestObject& object : objects) {
     FieldReader reader(object.file, &manifests.errors);
     if (!ReadWorkload(object.yaml, runtimes, &reader, &manifests.workloads)) {

@@ -29,13 +29,20 @@ void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findi
 void CheckByJudge(const Workload& workload, const std::vector<const LintGang*>& gangs,
                   const Surroundings& around, Findings* findings);
 // What never gets to the scheduler.
-void CheckRefused(const Workload& workload, const Manifests& manifests, Findings* findings);
+void CheckRefused(const Workload& workload, Findings* findings);
 void CheckRefused(const Written& object, const Manifests& manifests, Findings* findings);
 void CheckRefused(const NodePool& pool, const Surroundings& around, Findings* findings);
 // What the API server refuses, where nothing else was said of the same line.
 void CheckByApi(const Workload& workload, Findings* findings);
 void CheckByApi(const Written& object, Findings* findings);
-// And of the queues that were given.
+// Names that lead nowhere, and amounts that nobody means, in all objects: where nothing else was
+// said of the same line.
+void CheckAllNames(const Manifests& manifests, const std::string& scheduler_name,
+                   Findings* findings);
+void CheckAllValues(const Manifests& manifests, Findings* findings);
+// What is wanted of one kind only.
+void CheckAllKinds(const Manifests& manifests, Findings* findings);
+// What the scheduler says of the queues that were given.
 void CheckQueues(const Surroundings& around, Findings* findings);
 
 // Its parts.

@@ -11,100 +11,21 @@
 #include <utility>
 #include <vector>
 
-#include "kube/embedded/compact_schema.h"
-#include "kube/embedded/custom_types.h"
 #include "kube/embedded/pod_rules.h"
 #include "kube/embedded/schema.h"
 #include "lint/json_tree.h"
+#include "lint/kinds.h"
+#include "lint/near.h"
 #include "lint/rules.h"
 #include "lint/text.h"
 
 namespace muster::lint {
 namespace {
 
-using kube::embedded::CompactSchemas;
 using kube::embedded::Schema;
 using yaml::YamlValue;
 
-constexpr std::string_view kRefused = "api-refused";
-
-// The jobs of other projects, in the notation of core_schema.cc; templates of pods are looked at by
-// themselves. JobSet v0.10 to v0.12, training operator v1.8, Trainer v2.0 to v2.2, MPI operator
-// v0.6: the
-// fields of all of them. Its older MPIJob of kubeflow.org/v1 has others.
-constexpr std::string_view kJobs = R"(
-JobSet apiVersion:s kind:s metadata:? spec:JobSetSpec status:?
-JobSetSpec coordinator:? failurePolicy:FailurePolicy managedBy:s network:Network
-  replicatedJobs:*ReplicatedJob startupPolicy:StartupPolicy successPolicy:SuccessPolicy suspend:b
-  ttlSecondsAfterFinished:i volumeClaimPolicies:*?
-ReplicatedJob dependsOn:*DependsOn groupName:s name:s replicas:i template:JobTemplate
-DependsOn name:s status:s
-Network enableDNSHostnames:b publishNotReadyAddresses:b subdomain:s
-SuccessPolicy operator:s targetReplicatedJobs:*s
-FailurePolicy maxRestarts:i restartStrategy:s rules:*FailurePolicyRule
-FailurePolicyRule action:s name:s onJobFailureMessagePatterns:*s onJobFailureReasons:*s
-  targetReplicatedJobs:*s
-StartupPolicy startupPolicyOrder:s
-JobTemplate metadata:? spec:JobSpec
-JobSpec activeDeadlineSeconds:l backoffLimit:i backoffLimitPerIndex:i completionMode:s
-  completions:i managedBy:s manualSelector:b maxFailedIndexes:i parallelism:i podFailurePolicy:?
-  podReplacementPolicy:s selector:? successPolicy:? suspend:b template:? ttlSecondsAfterFinished:i
-PyTorchJob apiVersion:s kind:s metadata:? spec:PyTorchJobSpec status:?
-PyTorchJobSpec elasticPolicy:ElasticPolicy nprocPerNode:s pytorchReplicaSpecs:%ReplicaSpec
-  runPolicy:RunPolicy
-ElasticPolicy maxReplicas:i maxRestarts:i metrics:*? minReplicas:i nProcPerNode:i rdzvBackend:s
-  rdzvConf:*? rdzvHost:s rdzvId:s rdzvPort:i standalone:b
-ReplicaSpec replicas:i restartPolicy:s template:?
-RunPolicy activeDeadlineSeconds:l backoffLimit:i cleanPodPolicy:s managedBy:s
-  schedulingPolicy:SchedulingPolicy suspend:b ttlSecondsAfterFinished:i
-SchedulingPolicy minAvailable:i minResources:%q priorityClass:s queue:s scheduleTimeoutSeconds:i
-MPIJob apiVersion:s kind:s metadata:? spec:MPIJobSpec status:?
-MPIJobSpec launcherCreationPolicy:s mpiImplementation:s mpiReplicaSpecs:%ReplicaSpec
-  runLauncherAsWorker:b runPolicy:RunPolicy slotsPerWorker:i sshAuthMountPath:s
-TrainJob apiVersion:s kind:s metadata:? spec:TrainJobSpec status:?
-TrainJobSpec activeDeadlineSeconds:l annotations:%s initializer:? labels:%s managedBy:s
-  podSpecOverrides:*? podTemplateOverrides:*? runtimePatches:*? runtimeRef:RuntimeRef suspend:b
-  trainer:Trainer
-RuntimeRef apiGroup:s kind:s name:s
-Trainer args:*s command:*s env:*? image:s numNodes:i numProcPerNode:x resourcesPerNode:Resources
-Resources claims:*? limits:%q requests:%q
-)";
-
-struct CustomSchema {
-  std::string group;
-  std::shared_ptr<const Schema> schema;
-};
-using Schemas = std::map<std::string, CustomSchema, std::less<>>;
-
-// By kind: those of the jobs, of Kueue's objects, PodGroup and NodePool.
-const Schemas& CustomSchemas() {
-  static const auto* const kAll = [] {
-    static const CompactSchemas* const kCompact = new CompactSchemas(kJobs);
-    auto* all = new Schemas();
-    for (const auto& [group, kind] : {std::pair{"jobset.x-k8s.io/", "JobSet"},
-                                      {"kubeflow.org/v1", "PyTorchJob"},
-                                      {"kubeflow.org/v2beta1", "MPIJob"},
-                                      {"trainer.kubeflow.org/", "TrainJob"}}) {
-      (*all)[kind] = {group, kCompact->Find(kind)};
-    }
-    for (const std::string& text : kube::embedded::BuiltInCrds()) {
-      const nlohmann::json crd = nlohmann::json::parse(text);
-      const nlohmann::json& spec = crd["spec"];
-      const std::string kind = spec["names"]["kind"];
-      if (all->contains(kind)) continue;
-      nlohmann::json shape = spec["versions"][0]["schema"]["openAPIV3Schema"];
-      for (const char* field : {"apiVersion", "kind"})
-        shape["properties"][field]["type"] = "string";
-      auto schema = kube::embedded::SchemaFromOpenApi(shape);
-      if (!schema.ok()) continue;
-      auto whole = std::make_shared<Schema>(**schema);
-      whole->fields["metadata"] = std::make_shared<Schema>();
-      (*all)[kind] = {spec["group"].get<std::string>() + "/", std::move(whole)};
-    }
-    return all;
-  }();
-  return *kAll;
-}
+constexpr std::string_view kApi = "api-refused";
 
 // --- where ---
 
@@ -151,28 +72,6 @@ YamlValue Walk(YamlValue value, std::string_view path, int* line) {
 
 // --- what was meant ---
 
-// So few letters are added, left out or changed in between that one is taken for the other.
-bool IsNear(std::string_view a, std::string_view b) {
-  if (a.size() > b.size()) std::swap(a, b);
-  if (a.size() >= 5 && b.starts_with(a)) return true;
-  const size_t most = b.size() < 6 ? 1 : 2;
-  if (b.size() - a.size() > most) return false;
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t before = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
-                        std::tolower(static_cast<unsigned char>(b[j - 1]));
-      const size_t changed = before + (same ? 0 : 1);
-      before = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()] <= most;
-}
-
 // The schema of the object that a path leads to.
 const Schema* SchemaAt(const Schema* schema, std::string_view path) {
   for (std::string_view step : SplitWords(path, ".")) {
@@ -202,6 +101,38 @@ std::string PathOf(std::string_view name, const Schema* root, const std::string&
   return "";
 }
 
+// Fields of earlier versions, and what took their place.
+constexpr std::pair<std::string_view, std::string_view> kMoved[] = {
+    {"spec.ttlSecondsAfterEmpty", "write spec.disruption.consolidateAfter, with its unit"},
+    {"spec.ttlSecondsUntilExpired", "write spec.template.spec.expireAfter, with its unit"},
+    {"spec.consolidation", "write spec.disruption.consolidationPolicy"},
+    {"spec.providerRef", "name the EC2NodeClass in spec.template.spec.nodeClassRef"},
+    {"spec.provider", "name an EC2NodeClass in spec.template.spec.nodeClassRef"},
+    {"spec.template.spec.kubelet", "write it as spec.kubelet of the EC2NodeClass"},
+    {"spec.kubeletConfiguration", "write it as spec.kubelet of the EC2NodeClass"},
+    {"spec.template.spec.nodeClassRef.apiVersion", "say group: karpenter.k8s.aws"},
+    {"spec.launchTemplate", "say amiSelectorTerms and userData: launch templates aren't read"},
+    {"spec.processingUnitsPerNode", "call it slotsPerWorker"},
+    {"spec.datasetConfig", "write it as spec.initializer.dataset"},
+    {"spec.modelConfig", "write it as spec.initializer.model"},
+};
+
+// The one field whose name has this one in it.
+std::string_view OnlyOneWith(std::string_view name, const std::vector<std::string_view>& fields) {
+  std::string_view found;
+  if (name.size() < 5) return found;
+  for (const std::string_view field : fields) {
+    const auto part = std::ranges::search(field, name, [](char a, char b) {
+      return std::tolower(static_cast<unsigned char>(a)) ==
+             std::tolower(static_cast<unsigned char>(b));
+    });
+    if (part.empty()) continue;
+    if (!found.empty()) return "";
+    found = field;
+  }
+  return found;
+}
+
 class Look {
  public:
   Look(std::string what, std::string file, YamlValue object, const Schema& schema,
@@ -214,19 +145,17 @@ class Look {
         json_(JsonOf(object_)) {}
 
   // False if the types of its values aren't right, so that nothing more can be asked.
-  bool At(const char* only_below) {
+  bool Shape() {
     const auto found = kube::embedded::ApplySchema(schema_, /*keep_unknown=*/true, &json_);
-    for (const std::string& path : found.unknown_fields) {
-      if (only_below == nullptr || path.starts_with(only_below)) Unknown(path);
-    }
-    if (only_below != nullptr) return found.type_errors.empty();
+    for (const std::string& path : found.unknown_fields) Unknown(path);
     for (const std::string& text : found.type_errors) WrongType(text);
+    if (!found.type_errors.empty()) return false;
     for (const auto& cause : found.constraints.causes()) Refused(cause);
-    return found.type_errors.empty() && json_.is_object();
+    return json_.is_object();
   }
 
   void AsPods() {
-    if (!At(nullptr) || !json_.contains("spec")) return;
+    if (!Shape() || !json_.contains("spec")) return;
     kube::embedded::DefaultPod(&json_);
     kube::embedded::FieldErrors errors;
     kube::embedded::ValidatePod(json_, &errors);
@@ -236,13 +165,31 @@ class Look {
  private:
   // Only what was likely meant otherwise: newer versions have more fields than are known.
   void Unknown(const std::string& path) {
-    const size_t dot = path.rfind('.');
+    // A key may have dots: what is written there ends the path.
+    size_t dot = path.rfind('.');
+    int line = 0;
+    while (dot != std::string::npos && path.find('/', dot) != std::string::npos &&
+           Walk(object_, path.substr(0, dot), &line).Get(path.substr(dot + 1)).node() == nullptr) {
+      dot = dot == 0 ? std::string::npos : path.rfind('.', dot - 1);
+    }
     const std::string parent = dot == std::string::npos ? "" : path.substr(0, dot);
     const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
     std::string fix;
-    if (const Schema* at = SchemaAt(&schema_, parent)) {
-      for (const auto& [field, type] : at->fields) {
-        if (IsNear(name, field)) fix = Concat("call it ", field);
+    for (const auto& [gone, now] : kMoved) {
+      if (path == gone) fix = now;
+    }
+    const Schema* at = SchemaAt(&schema_, parent);
+    if (fix.empty() && at != nullptr) {
+      if (at->fields.contains("limits") && at->fields.contains("requests")) {
+        fix = Concat("write ", name, " below limits, or requests");
+      }
+      std::vector<std::string_view> fields;
+      for (const auto& [field, type] : at->fields) fields.push_back(field);
+      const std::string_view meant = Nearest(name, fields);
+      if (fix.empty() && !meant.empty()) fix = Concat("call it ", meant);
+      if (fix.empty() && PathOf(name, &schema_, "").empty()) {
+        const std::string_view part = OnlyOneWith(name, fields);
+        if (!part.empty()) fix = Concat("call it ", part);
       }
     }
     if (fix.empty()) {
@@ -257,23 +204,67 @@ class Look {
     const std::string path = text.substr(0, text.find(": "));
     int line = 0;
     const YamlValue value = Walk(object_, path, &line);
-    const bool unquoted = text.find("want a string") != std::string::npos && value.is_scalar();
-    Tell(
-        path, Concat("the API server refuses ", text),
-        unquoted ? Concat("write it in quotes: \"", value.Text(), "\"") : Concat("correct ", path));
+    const auto wants = [&](const char* what) {
+      return text.find(Concat("want ", what)) != std::string::npos;
+    };
+    std::string fix = Concat("correct ", path);
+    if (wants("a string") && value.is_scalar()) {
+      fix = Concat("write it in quotes: \"", value.Text(), "\"");
+    } else if (wants("an array") && value.present()) {
+      fix = value.is_scalar() ? Concat("write it as a list: [", value.Text(), "]")
+                              : std::string("write it as a list, each entry after a \"- \"");
+    } else if (wants("an integer") || wants("a boolean")) {
+      fix = value.is_scalar() && value.node()->quoted
+                ? Concat("write it without quotes: ", value.Text())
+                : Concat("write ", wants("a boolean") ? "true or false" : "a whole number");
+    } else if (wants("a quantity")) {
+      fix = "write a number with a unit of Kubernetes, 16Gi or 500m for example";
+    } else if (wants("an object")) {
+      const Schema* at = SchemaAt(&schema_, path);
+      fix = value.is_scalar() && at != nullptr && at->fields.contains("name")
+                ? fmt::format("write name: {} below it", value.Text())
+                : std::string("write it as a mapping, with the fields that it has");
+    }
+    Tell(path, Concat("the API server refuses ", text), fix);
   }
 
   void Refused(const kube::embedded::ErrorCause& cause) {
-    Tell(cause.field, Concat("the API server refuses ", cause.field, ": ", cause.message),
-         cause.reason == "FieldValueRequired" ? Concat("say ", cause.field)
-                                              : Concat("correct ", cause.field));
+    // Told by rules_refused.cc, with the device.
+    if (cause.message.find("non overcommitable") != std::string::npos) return;
+    std::string path = cause.field;
+    std::string fix = Concat("correct ", path);
+    if (cause.reason == "FieldValueRequired") {
+      fix = Concat("say ", path);
+    } else if (cause.reason == "FieldValueNotSupported") {
+      const std::vector<std::string_view> quoted = Split(cause.message, "\"");
+      std::vector<std::string_view> choices;
+      for (size_t i = 3; i < quoted.size(); i += 2) choices.push_back(quoted[i]);
+      const std::string_view meant =
+          quoted.size() < 2 ? std::string_view() : Nearest(quoted[1], choices);
+      fix = meant.empty() ? Concat("write one of the values that ", path, " may have")
+                          : Concat("write ", meant);
+    }
+    if (cause.message.find("value must be empty") != std::string::npos &&
+        path.ends_with(".operator")) {
+      path.replace(path.rfind('.'), std::string::npos, ".value");
+      fix = "leave value out, or make the operator Equal";
+    }
+    // A map of amounts: the one that is meant.
+    int line = 0;
+    for (const yaml::YamlField& field : Walk(object_, path, &line).Fields()) {
+      if (cause.message.find(Concat(" ", field.key, " limit")) == std::string::npos) continue;
+      fix = Concat("make the limit of ", field.key, " as large as its request, or ask for less");
+      Append(&path, "[", field.key, "]");
+      break;
+    }
+    Tell(path, Concat("the API server refuses ", cause.field, ": ", cause.message), fix);
   }
 
   void Tell(const std::string& path, const std::string& message, const std::string& fix) {
     int line = object_.line();
     Walk(object_, path, &line);
     if (findings_->HasErrorAt(file_, line)) return;
-    findings_->Add(kRefused, file_, line, Concat(what_, ": ", message), fix);
+    findings_->Add(kApi, file_, line, Concat(what_, ": ", message), fix);
   }
 
   const std::string what_;
@@ -286,21 +277,35 @@ class Look {
 
 }  // namespace
 
+namespace {
+
+// True if there is no such kind, or not of that version.
+bool TellKind(const YamlValue& object, const std::string& what, const std::string& file,
+              Findings* findings) {
+  const YamlValue version = object.Get("apiVersion");
+  const YamlValue kind = object.Get("kind");
+  const MeantKind meant = KindMeant(version.Text(), kind.Text());
+  if (meant.api_version.empty()) return false;
+  findings->Add(kApi, file, meant.of_kind ? kind.line() : version.line(),
+                fmt::format("{}: the API server has no {} of {}", what, kind.Text(),
+                            version.present() ? version.Text() : std::string("no API")),
+                Concat("make it a ", meant.kind, " of ", meant.api_version),
+                Concat("apiVersion: ", meant.api_version, "\nkind: ", meant.kind, "\n"));
+  return true;
+}
+
+}  // namespace
+
 void CheckByApi(const Workload& workload, Findings* findings) {
-  if (workload.unreadable) return;
   const std::string what = workload.ToString();
+  if (TellKind(workload.yaml, what, workload.file, findings) || workload.unreadable) return;
+  const bool alone = workload.kind.starts_with("Pod");
   const std::string& version = workload.yaml.Get("apiVersion").Text();
-  if (const auto known = CustomSchemas().find(workload.kind); known != CustomSchemas().end()) {
-    if (version.starts_with(known->second.group)) {
-      Look(what, workload.file, workload.yaml, *known->second.schema, findings).At(nullptr);
-    }
-  } else if (workload.kind == "Job" || workload.kind == "StatefulSet") {
-    Look(what, workload.file, workload.yaml, *kube::embedded::CoreSchema(workload.kind), findings)
-        .At(nullptr);
+  if (const auto schema = SchemaOfKind(workload.kind, version); schema != nullptr && !alone) {
+    Look(what, workload.file, workload.yaml, *schema, findings).Shape();
   }
   for (const PodTemplate& pods : workload.templates) {
     if (pods.incomplete || pods.told_at > 0 || !pods.whole.present()) continue;
-    const bool alone = pods.whole.Get("kind").present();
     const auto schema = kube::embedded::CoreSchema(alone ? "Pod" : "PodTemplateSpec");
     Look(what, pods.file, pods.whole, *schema, findings).AsPods();
   }
@@ -308,15 +313,10 @@ void CheckByApi(const Workload& workload, Findings* findings) {
 
 void CheckByApi(const Written& object, Findings* findings) {
   const std::string& kind = object.yaml.Get("kind").Text();
-  const auto known = CustomSchemas().find(kind);
-  if (known == CustomSchemas().end() ||
-      !object.yaml.Get("apiVersion").Text().starts_with(known->second.group)) {
-    return;
-  }
   const std::string what = Concat(kind, " ", object.yaml.At("metadata.name").Text());
-  // What else is wrong with a ClusterQueue is what its judge says (judge.h).
-  Look(what, object.file, object.yaml, *known->second.schema, findings)
-      .At(kind == "ClusterQueue" ? "spec" : nullptr);
+  if (TellKind(object.yaml, what, object.file, findings)) return;
+  const auto schema = SchemaOfKind(kind, object.yaml.Get("apiVersion").Text());
+  if (schema != nullptr) Look(what, object.file, object.yaml, *schema, findings).Shape();
 }
 
 }  // namespace muster::lint

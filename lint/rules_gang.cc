@@ -35,6 +35,16 @@ void CheckMinMember(const LintGang& gang, Findings* findings) {
   if (!least.present() || SizeIsUnknown(gang) || gang.pods == 0) return;
   const std::string field = gang.group != nullptr ? "minMember" : "minAvailable";
   const std::string yaml = Concat(field, ": ", gang.pods, "\n");
+  // Of a job's the scheduler says it (judge.h); pods by themselves may yet be made.
+  if (gang.workload->kind == "Pods of group" && gang.pods > 1 && gang.pods < least.value) {
+    findings->AddWarning(
+        "min-member-unreachable", gang.PolicyFile(), least.line,
+        fmt::format("{} is {}, but {} are given that belong to {}: it waits for "
+                    "{} more",
+                    field, least.value, Counted(gang.pods, "pod"), gang.Name(),
+                    least.value - gang.pods),
+        fmt::format("set {} to {}, or make the pods that are missing", field, gang.pods), yaml);
+  }
   if (least.value > 0 && least.value < gang.least) {
     findings->Add("min-member-below-job", gang.PolicyFile(), least.line,
                   fmt::format("{} is {}, but {} makes {}: the job may start with {} missing, "

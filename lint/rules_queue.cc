@@ -19,30 +19,6 @@ constexpr std::string_view kNotHonoured = "kueue-not-honoured";
 
 }  // namespace
 
-namespace {
-
-// Jobs that ask for no level don't get as far as that name.
-void CheckTopologyName(const ResourceFlavor& flavor, const Manifests& manifests,
-                       Findings* findings) {
-  if (!flavor.topology.present()) return;
-  std::string names;
-  for (const Given& given : manifests.given) {
-    const auto* topology = std::get_if<kube::Topology>(given.object.get());
-    if (topology == nullptr) continue;
-    if (topology->meta.name == flavor.topology.value) return;
-    Append(&names, names.empty() ? "" : ", ", topology->meta.name);
-  }
-  if (names.empty()) return;
-  findings->AddWarning(
-      "queue-invalid", flavor.file, flavor.topology.line,
-      fmt::format("ResourceFlavor {} names Topology {}, which doesn't exist: jobs that ask for a "
-                  "level of it aren't admitted, and with Kueue none is",
-                  flavor.name, flavor.topology.value),
-      Concat("name one that exists: ", names));
-}
-
-}  // namespace
-
 void CheckMaxSeconds(const std::string& what, const std::string& file, const LocatedText& label,
                      Findings* findings) {
   if (!label.present() || kube::MaxSecondsOf(label.value)) return;
@@ -80,7 +56,6 @@ void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findi
                               flavor.name),
                   "call it nodeLabels", yaml);
   }
-  CheckTopologyName(flavor, around.manifests, findings);
   if (around.manifests.pools.empty() || flavor.node_labels.empty()) return;
   if (std::ranges::any_of(around.manifests.pools, [&](const NodePool& pool) {
         return OffersAll(pool, flavor.node_labels, around.types);

@@ -101,26 +101,6 @@ bool IsWhole(std::string_view quantity) {
          !quantity.ends_with('u') && !quantity.ends_with('n');
 }
 
-// Names that are near one of the devices that lint knows.
-std::string_view DeviceMeant(std::string_view resource) {
-  constexpr std::array kDevices = {kGpu, kNeuron, kEfa};
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOther = {{
-      {"hpc.amazonaws.com/efa", kEfa},
-      {"aws.amazon.com/efa", kEfa},
-      {"amazonaws.com/efa", kEfa},
-      {"nvidia.com/gpus", kGpu},
-  }};
-  for (const auto& [wrong, right] : kOther) {
-    if (resource == wrong) return right;
-  }
-  for (const std::string_view device : kDevices) {
-    const bool plural = resource.size() == device.size() + 1 && resource.starts_with(device) &&
-                        resource.ends_with('s');
-    if (plural) return device;
-  }
-  return "";
-}
-
 void CheckResources(const YamlValue& resources, const std::string& what, const std::string& file,
                     Findings* findings) {
   const YamlValue requests = resources.Get("requests");
@@ -129,12 +109,6 @@ void CheckResources(const YamlValue& resources, const std::string& what, const s
     for (const YamlField& field : all.Fields()) {
       const std::string& name = field.key;
       const std::string& text = field.value->text;
-      if (const std::string_view meant = DeviceMeant(name); !meant.empty()) {
-        findings->Add("device-unknown", file, field.line,
-                      fmt::format("{} asks for {}, which no node has", what, name),
-                      Concat("the resource is called ", meant),
-                      Concat(meant, ": \"", text, "\"\n"));
-      }
       if (IsExtended(name) && !IsWhole(text)) {
         findings->Add(kRefused, file, field.line,
                       fmt::format("{} asks for {} of {}: the API server takes whole numbers only",
@@ -227,36 +201,6 @@ void CheckPod(const PodTemplate& pods, const Workload& workload, const std::stri
   }
 }
 
-void CheckNodeSelector(const PodTemplate& pods, const std::string& what, Findings* findings) {
-  for (const YamlField& field : pods.layers.front().Get("nodeSelector").Fields()) {
-    if (field.key != "karpenter.sh/provisioner-name") continue;
-    findings->Add(
-        "name-not-read", pods.file, field.line,
-        fmt::format("{} selects nodes by {}, which Karpenter gives them no more", what, field.key),
-        "select them by karpenter.sh/nodepool",
-        Concat(kube::kNodePoolLabel, ": ", field.value->text, "\n"));
-  }
-}
-
-void CheckPriorityClass(const PodTemplate& pods, const std::string& what,
-                        const Manifests& manifests, Findings* findings) {
-  const LocatedText& name = pods.priority_class;
-  if (!name.present() || manifests.priority_classes.empty() || name.value.starts_with("system-")) {
-    return;
-  }
-  std::string names;
-  for (const PriorityClass& each : manifests.priority_classes) {
-    if (each.name == name.value) return;
-    Append(&names, names.empty() ? "" : ", ", each.name);
-  }
-  findings->Add(
-      "priority-class-not-found", pods.file, name.line,
-      fmt::format("{} names PriorityClass {}, which doesn't exist: the API server refuses "
-                  "the pods",
-                  what, name.value),
-      Concat("name one that exists: ", names));
-}
-
 // --- jobs ---
 
 // Of mpirun: "-np 16". 0: not said.
@@ -313,7 +257,7 @@ void CheckSlots(const Workload& workload, Findings* findings) {
   }
 }
 
-void CheckOperator(const Workload& workload, const Manifests& manifests, Findings* findings) {
+void CheckOperator(const Workload& workload, Findings* findings) {
   const YamlValue spec = workload.yaml.Get("spec");
   const std::string what = workload.ToString();
   if (workload.kind == "PyTorchJob") {
@@ -401,28 +345,11 @@ void CheckOperator(const Workload& workload, const Manifests& manifests, Finding
     before.insert(job.Get("name").Text());
     Append(&names, names.empty() ? "" : ", ", job.Get("name").Text());
   }
-  const YamlValue runtime = spec.At("runtimeRef.name");
-  if (workload.kind == "TrainJob" && runtime.present() && !manifests.runtimes.empty()) {
-    const bool shared = spec.At("runtimeRef.kind").Text() != "TrainingRuntime";
-    const std::string key = Concat(shared ? "" : workload.name_space, "/", runtime.Text());
-    std::string given;
-    for (const std::string& each : manifests.runtimes) {
-      if (each == key) return;
-      // Where none of its kind is given, the cluster has them.
-      const size_t name = each.find('/');
-      if ((name == 0) == shared) Append(&given, given.empty() ? "" : ", ", each.substr(name + 1));
-    }
-    if (given.empty()) return;
-    findings->Add(
-        "operator-refused", workload.file, runtime.line(),
-        fmt::format("{} names runtime {}, which isn't among those given", what, runtime.Text()),
-        Concat("name one that exists: ", given));
-  }
 }
 
 }  // namespace
 
-void CheckRefused(const Workload& workload, const Manifests& manifests, Findings* findings) {
+void CheckRefused(const Workload& workload, Findings* findings) {
   const std::string what = workload.ToString();
   const bool is_pod = workload.kind == "Pod" || workload.kind == "Pods of group";
   if (!is_pod) CheckNames(workload.yaml.Get("metadata"), true, what, workload.file, findings);
@@ -430,10 +357,8 @@ void CheckRefused(const Workload& workload, const Manifests& manifests, Findings
     if (pods.incomplete || pods.told_at > 0 || pods.layers.size() != 1) continue;
     CheckNames(pods.metadata, false, what, pods.file, findings);
     CheckPod(pods, workload, what, findings);
-    CheckNodeSelector(pods, what, findings);
-    CheckPriorityClass(pods, what, manifests, findings);
   }
-  CheckOperator(workload, manifests, findings);
+  CheckOperator(workload, findings);
 }
 
 // Of another API group, or with a field of another version.
@@ -470,20 +395,6 @@ void CheckRefused(const Written& object, const Manifests& manifests, Findings* f
 
 void CheckRefused(const NodePool& pool, const Surroundings& around, Findings* findings) {
   const YamlValue node = pool.yaml.At("spec.template.spec");
-  for (const YamlValue& requirement : node.Get("requirements").Items()) {
-    const YamlValue values = requirement.Get("values");
-    const std::string& key = requirement.Get("key").Text();
-    for (const YamlValue& value : values.Items()) {
-      constexpr std::array kTypes = {"spot", "on-demand", "reserved"};
-      if (pool.ec2 && key == kube::kCapacityTypeLabel &&
-          std::ranges::find(kTypes, value.Text()) == kTypes.end()) {
-        findings->Add("capacity-type-unknown", pool.file, values.line(),
-                      fmt::format("NodePool {} names capacity type {}, which there isn't",
-                                  pool.name, value.Text()),
-                      "name on-demand, spot or reserved");
-      }
-    }
-  }
   std::vector<kube::Requirement> all;
   for (const Given& given : around.manifests.given) {
     const auto* typed = std::get_if<kube::NodePool>(given.object.get());

@@ -69,7 +69,7 @@ void ReadListType(std::string_view text, Schema* schema) {
 
 }  // namespace
 
-CompactSchemas::CompactSchemas(std::string_view text) {
+CompactSchemas::CompactSchemas(std::string_view text, Others others) : others_(others) {
   // A type starts at a line that isn't indented.
   size_t start = text.find_first_not_of('\n');
   while (start < text.size()) {
@@ -96,7 +96,11 @@ std::shared_ptr<const Schema> CompactSchemas::TypeNamed(std::string_view name) {
   auto known = types_.find(name);
   if (known != types_.end()) return known->second;
   auto body = bodies_.find(name);
-  if (body == bodies_.end()) std::abort();
+  if (body == bodies_.end()) {
+    std::shared_ptr<const Schema> other = others_ == nullptr ? nullptr : others_(name);
+    if (other == nullptr) std::abort();
+    return other;
+  }
   auto schema = std::make_shared<Schema>();
   schema->type = Type::kObject;
   std::string_view rest = body->second;
@@ -106,7 +110,12 @@ std::shared_ptr<const Schema> CompactSchemas::TypeNamed(std::string_view name) {
       continue;
     }
     size_t colon = word.find(':');
-    schema->fields[std::string(word.substr(0, colon))] = Parse(word.substr(colon + 1));
+    std::string field(word.substr(0, colon));
+    if (field.ends_with('+')) {
+      field.pop_back();
+      schema->required.push_back(field);
+    }
+    schema->fields[field] = Parse(word.substr(colon + 1));
   }
   types_[name] = schema;
   return schema;
@@ -115,7 +124,8 @@ std::shared_ptr<const Schema> CompactSchemas::TypeNamed(std::string_view name) {
 std::shared_ptr<const Schema> CompactSchemas::Parse(std::string_view type) {
   const bool atomic = type[0] == '!';
   if (atomic) type.remove_prefix(1);
-  if (type[0] != '*' && type[0] != '%' && type.size() > 1) return TypeNamed(type);
+  const bool one_of = type.starts_with("s=");
+  if (type[0] != '*' && type[0] != '%' && type.size() > 1 && !one_of) return TypeNamed(type);
   auto schema = std::make_shared<Schema>();
   if (type[0] == '%') {
     schema->type = Type::kMap;
@@ -135,6 +145,11 @@ std::shared_ptr<const Schema> CompactSchemas::Parse(std::string_view type) {
     return schema;
   }
   schema->type = LeafType(type);
+  for (std::string_view rest = one_of ? type.substr(1) : ""; !rest.empty();) {
+    rest.remove_prefix(1);
+    schema->choices.emplace_back(rest.substr(0, rest.find('|')));
+    rest.remove_prefix(schema->choices.back().size());
+  }
   return schema;
 }
 

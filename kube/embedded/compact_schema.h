@@ -10,11 +10,14 @@
 
 namespace muster::kube::embedded {
 
-// Immutable once made. `text` must outlive it. Aborts on a type that is named but not defined: the
-// text is part of the program.
+// Immutable once made. `text` must outlive it. `others` is asked for types that it doesn't define;
+// aborts on one that there isn't then: the text is part of the program. Beside the notation of
+// core_schema.cc, s=A|B is a string that is one of these, and a field whose name ends in + is
+// required.
 class CompactSchemas {
  public:
-  explicit CompactSchemas(std::string_view text);
+  using Others = std::shared_ptr<const Schema> (*)(std::string_view name);
+  explicit CompactSchemas(std::string_view text, Others others = nullptr);
 
   // nullptr if there is none of that name.
   std::shared_ptr<const Schema> Find(std::string_view name) const;
@@ -23,6 +26,7 @@ class CompactSchemas {
   std::shared_ptr<const Schema> TypeNamed(std::string_view name);
   std::shared_ptr<const Schema> Parse(std::string_view type);
 
+  const Others others_;
   std::map<std::string_view, std::string_view> bodies_;
   std::map<std::string_view, std::shared_ptr<const Schema>> types_;
 };
