@@ -65,6 +65,7 @@ func run(m *testing.M) int {
 	begin := time.Now()
 	options, err := plane.Locate(".")
 	options.Standalone = os.Getenv("MUSTER_MODE") == "standalone"
+	options.NativeGangs = os.Getenv(nativeGangsVariable) == "on"
 	if err == nil {
 		options.Audited = true
 		shared, err = plane.Start(options)

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # One case of each kind of job on each pair of versions of Kubernetes and Karpenter, beside Kueue, the
-# training-operator, JobSet and Trainer of build.sh --peers. Prints a table, which docs/versions.md
-# shows; the last line is "N passed, N failed".
+# training-operator, JobSet and Trainer of build.sh --peers; where Kubernetes has gang scheduling of its
+# own, with that off, as it comes, and on. Prints a table, which docs/versions.md shows; the last line is
+# "N passed, N failed".
 #
 #   versions.sh                               build what is missing, and run them
 #   versions.sh --build                       only build
-#   versions.sh --where KUBERNETES KARPENTER  the folder of a pair: 1.34, and 1.8 or 1.15
+#   versions.sh --where KUBERNETES KARPENTER  the folder of a pair: 1.34 or 1.37, 1.8 or 1.15
 #
 # build.sh has 1.34 and 1.8; other versions are modules of their own beside those, of the same sources
 # as far as that goes (links).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-pairs=('1.34 1.8' '1.34 1.15')
+# Kubernetes, its own gang scheduling, and Karpenter.
+planes=('1.34 - 1.8' '1.34 - 1.15' '1.37 off 1.8' '1.37 off 1.15' '1.37 on 1.8' '1.37 on 1.15')
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/muster/control-plane
 
 # What is shown of each case, and the case.
@@ -23,6 +25,7 @@ cases=(
   'JobSet|TestPeerJobSetIsOneGangAndBindsInOneStroke'
   'TrainJob|TestPeerTrainJobIsOneGangAndBindsInOneStroke'
   'Job, Kueue admits|TestPeerKueueAdmitsASuspendedJobAndMusterGangsIt'
+  'Job of a native PodGroup|TestSoakJobThatNamesANativePodGroup'
 )
 
 # built_of FOLDER PROGRAM GO LDFLAGS: builds it from that module unless it is there, and names the file.
@@ -82,33 +85,38 @@ if [[ ${1:-} == --where ]]; then
 fi
 names=$(printf '%s\n' "${cases[@]#*|}" | paste -sd '|')
 ./test.sh -run "^($names)\$" --build
-for pair in "${pairs[@]}"; do
-  # shellcheck disable=SC2086 # two words
-  folder_of $pair >/dev/null
+for plane in "${planes[@]}"; do
+  read -r kubernetes _ karpenter <<<"$plane"
+  folder_of "$kubernetes" "$karpenter" >/dev/null
 done
 [[ ${1:-} != --build ]] || exit 0
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
-passed=0 failed=0 table="| Kubernetes | Karpenter |" line='|---|---|'
+passed=0 failed=0 table="| Kubernetes | Its gang scheduling | Karpenter |" line='|---|---|---|'
 for one in "${cases[@]}"; do
   table+=" ${one%%|*} |" line+='---|'
 done
 table+=$'\n'$line
-for pair in "${pairs[@]}"; do
-  read -r kubernetes karpenter <<<"$pair"
-  log=$logs/$kubernetes-$karpenter.log
-  echo "== Kubernetes $kubernetes, Karpenter $karpenter"
-  MUSTER_PROGRAMS=$(folder_of "$kubernetes" "$karpenter") ./test.sh -run "^($names)\$" 2>&1 | tee "$log" || true
-  table+=$'\n'"| $("$(folder_of "$kubernetes" "$karpenter")/kube-apiserver" --version | sed 's/.* v//') | $karpenter |"
+for plane in "${planes[@]}"; do
+  read -r kubernetes native karpenter <<<"$plane"
+  log=$logs/$kubernetes-$native-$karpenter.log folder=$(folder_of "$kubernetes" "$karpenter")
+  echo "== Kubernetes $kubernetes, its gang scheduling $native, Karpenter $karpenter"
+  status=0 before=$failed
+  MUSTER_PROGRAMS=$folder MUSTER_NATIVE_GANGS=$native ./test.sh -run "^($names)\$" 2>&1 | tee "$log" || status=1
+  table+=$'\n'"| $("$folder/kube-apiserver" --version | sed 's/.* v//') | $native | $karpenter |"
   for one in "${cases[@]}"; do
     if grep -q "^--- PASS: ${one#*|} " "$log"; then
       passed=$((passed + 1)) table+=" yes |"
     else
       failed=$((failed + 1)) table+=" NO |"
-      echo "FAILED: ${one#*|} on Kubernetes $kubernetes with Karpenter $karpenter"
+      echo "FAILED: ${one#*|} on Kubernetes $kubernetes ($native) with Karpenter $karpenter"
     fi
   done
+  if ((status != 0 && failed == before)); then
+    failed=$((failed + 1))
+    echo "FAILED: beside the cases, on Kubernetes $kubernetes ($native) with Karpenter $karpenter"
+  fi
 done
 echo "$table"
 echo "$passed passed, $failed failed"

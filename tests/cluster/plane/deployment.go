@@ -309,15 +309,28 @@ func (p *Plane) startScheduler(profile string, config []byte) error {
 	if err := os.WriteFile(path, config, 0o644); err != nil {
 		return err
 	}
-	arguments := []string{"--config=" + path, "--secure-port=0"}
+	gates := p.clustersGates()
 	if profile == SchedulerName {
-		gates, err := p.schedulerGates()
-		if err != nil {
+		var err error
+		if gates, err = p.schedulerGates(); err != nil {
 			return err
 		}
-		arguments = append(arguments, gates...)
 	}
-	return p.runAs(name, "kube-scheduler", nil, arguments...)
+	return p.runAs(name, "kube-scheduler", nil, append(gates, "--config="+path, "--secure-port=0")...)
+}
+
+// NativePodGroups are Kubernetes' own.
+var NativePodGroups = schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "podgroups"}
+
+// nativeGate has a program of Kubernetes know them, or not.
+const nativeGate = "--feature-gates=GenericWorkload"
+
+// clustersGates are those of the cluster's own programs.
+func (p *Plane) clustersGates() []string {
+	if p.nativeGangs {
+		return []string{nativeGate + "=true"}
+	}
+	return nil
 }
 
 // schedulerGates are those of the kube-scheduler beside Muster, as the chart has them: Muster alone reads
@@ -334,5 +347,5 @@ func (p *Plane) schedulerGates() ([]string, error) {
 	if minor < 35 {
 		return nil, nil
 	}
-	return []string{"--feature-gates=GenericWorkload=false"}, nil
+	return []string{nativeGate + "=false"}, nil
 }

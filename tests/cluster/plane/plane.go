@@ -57,7 +57,8 @@ type Plane struct {
 	context        context.Context
 	cancel         context.CancelFunc
 
-	standalone bool // Options.Standalone
+	standalone  bool // Options.Standalone
+	nativeGangs bool // Options.NativeGangs
 
 	mutex     sync.Mutex
 	processes []*process.Process                          // in the order they were started
@@ -82,6 +83,9 @@ type Options struct {
 	Measured bool
 	// Audited keeps Requests without leaving anything out.
 	Audited bool
+	// NativeGangs has API server, controllers and the cluster's own scheduler know PodGroups of Kubernetes'
+	// own, which takes 1.37 or later.
+	NativeGangs bool
 	// Bare is a cluster before Muster is installed: without its manifests and programs, and without the
 	// timeline. RunPods runs what is installed then.
 	Bare bool
@@ -95,8 +99,8 @@ func Start(options Options) (*Plane, error) {
 	}
 	p := &Plane{
 		Folder: folder, Worker: options.Worker, programs: options.Programs, peers: options.Peers,
-		standalone: options.Standalone,
-		starts:     map[string]func() (*process.Process, error){},
+		standalone: options.Standalone, nativeGangs: options.NativeGangs,
+		starts: map[string]func() (*process.Process, error){},
 	}
 	p.context, p.cancel = context.WithCancel(context.Background())
 	if err := p.start(options); err != nil {
@@ -175,19 +179,23 @@ func (p *Plane) start(options Options) (err error) {
 		return err
 	}
 
-	var audit []string
+	var serverFlags []string
 	if options.Measured || options.Audited {
-		if audit, err = p.auditFlags(); err != nil {
+		if serverFlags, err = p.auditFlags(); err != nil {
 			return err
 		}
 	}
-	if err := p.startStore(ports[0], ports[1], ports[2], audit...); err != nil {
+	if options.NativeGangs {
+		serverFlags = append(serverFlags, "--runtime-config="+NativePodGroups.GroupVersion().String()+"=true")
+	}
+	serverFlags = append(serverFlags, p.clustersGates()...)
+	if err := p.startStore(ports[0], ports[1], ports[2], serverFlags...); err != nil {
 		return err
 	}
 	if err := p.connect(); err != nil {
 		return err
 	}
-	if err := p.run("kube-controller-manager", nil,
+	if err := p.run("kube-controller-manager", nil, append(p.clustersGates(),
 		"--kubeconfig="+p.kubeconfig("system:kube-controller-manager"),
 		"--leader-elect=false",
 		"--secure-port=0",
@@ -197,7 +205,7 @@ func (p *Plane) start(options Options) (err error) {
 		// dead nodes.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=1000", "--kube-api-burst=1000",
-	); err != nil {
+	)...); err != nil {
 		return err
 	}
 	if !options.Measured {
@@ -252,10 +260,14 @@ var controllers = []string{
 }
 
 func controllersOf(options Options) []string {
-	if options.Bare {
-		return append(slices.Clone(controllers), "endpointslice-controller")
+	some := slices.Clone(controllers)
+	if options.NativeGangs {
+		some = append(some, "podgroup-protection-controller")
 	}
-	return slices.DeleteFunc(slices.Clone(controllers), func(name string) bool {
+	if options.Bare {
+		return append(some, "endpointslice-controller")
+	}
+	return slices.DeleteFunc(some, func(name string) bool {
 		return options.Measured && name == "job-controller"
 	})
 }
