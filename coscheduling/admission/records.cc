@@ -11,9 +11,8 @@ namespace {
 
 // How far the clock of another process may be ahead.
 constexpr absl::Duration kClockSkew = absl::Minutes(5);
-// How long what is noted may wait. Far less than an attempt's deadline: until it is written, who
-// takes the gang over when some of its members were just lost takes it for a commit that was cut
-// off.
+// Far less than an attempt's deadline: until then, who takes over a gang that has just lost members
+// takes it for a commit that was cut off.
 constexpr absl::Duration kNoted = absl::Seconds(10);
 
 }  // namespace
@@ -94,25 +93,18 @@ void Records::Note(const Gang& gang, const AdmissionRecord& record) {
 
 void Records::WriteNoted(const Gang& gang) {
   const Kept& kept = kept_.Of(gang.id);
-  if (kept.due == absl::InfiniteFuture()) return;
-  if (agenda_->now() < kept.due) return agenda_->NoteAt(gang.id, kept.due);
-  Write(gang, AdmissionRecord(*kept.record));
+  if (agenda_->now() >= kept.due) return Write(gang, AdmissionRecord(*kept.record));
+  if (kept.due < absl::InfiniteFuture()) agenda_->NoteAt(gang.id, kept.due);
 }
 
 void Records::Write(const Gang& gang, const AdmissionRecord& record) {
-  if (gang.group == nullptr) {
-    kept_[gang.id].record = record;
-    agenda_->Note(gang.id);
-    return;
-  }
-  std::string text = EncodeRecord(record);
+  std::string text = gang.group == nullptr ? "" : EncodeRecord(record);
   Kept& kept = kept_[gang.id];
-  // What had been noted only is taken back.
-  if (kept.due < absl::InfiniteFuture() && text == kept.text) {
+  // It is in memory only, or what had only been noted is taken back.
+  if (gang.group == nullptr || (kept.due < absl::InfiniteFuture() && text == kept.text)) {
     kept.record = record;
     kept.due = absl::InfiniteFuture();
-    agenda_->Note(gang.id);
-    return;
+    return agenda_->Note(gang.id);
   }
   const kube::ObjectMeta& meta = gang.group->meta;
   // It would name a version that is being replaced. The end of that write brings the gang back.

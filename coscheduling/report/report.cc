@@ -132,12 +132,12 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
     part.reason = std::move(reason);
     agenda_->Show(gang.id);
   }
-  if (agenda_->now() < part.event_due) {
-    if (part.event_due < absl::InfiniteFuture()) agenda_->NoteAt(gang.id, part.event_due);
-    return;
+  if (agenda_->now() >= part.event_due) {
+    part.event_due = absl::InfiniteFuture();
+    Emit(gang, part.reason);
+  } else if (part.event_due < absl::InfiniteFuture()) {
+    agenda_->NoteAt(gang.id, part.event_due);
   }
-  part.event_due = absl::InfiniteFuture();
-  Emit(gang, part.reason);
 }
 
 void Report::Emit(const Gang& gang, const Reason& reason) {
@@ -197,9 +197,9 @@ void Report::WriteStatus(const Gang& gang) {
   // The record's write names the version of the PodGroup that this one would replace. Its end
   // brings the gang back here.
   if (from_.records.IsBeingWritten(gang)) return;
-  const bool same_counts = SameCounts(want, have) && want.scheduled == have.scheduled;
   const bool passing = gang.state == v1::READY || gang.state == v1::BINDING ||
-                       (same_counts && !IsNews(gang.state, part.reason.code));
+                       (SameCounts(want, have) && want.scheduled == have.scheduled &&
+                        !IsNews(gang.state, part.reason.code));
   absl::Time due = absl::InfinitePast();
   if (gang.state == part.status_state) due = part.status_written + kStatusInterval;
   if (passing) due = std::max(due, gang.state_since + kPassing);
