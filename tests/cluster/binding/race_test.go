@@ -36,8 +36,8 @@ func TestTheClocksOfARace(t *testing.T) {
 		"gang-0-0": after(5.5), "gang-0-1": after(6), "gang-1-0": after(6.5), "gang-1-1": after(9),
 	}
 	f := figuresOf(someRace(draining, bindings), nil)
-	if f.Seconds != 4 || f.Rate != 1 || f.First != 0.5 || f.GangP50 != 4 || f.GangP99 != 4 {
-		t.Errorf("draining counts from the scheduler's start: %+v", f)
+	if f.Seconds != 4 || f.Rate != 0.86 || f.First != 0.5 || f.GangP50 != 4 || f.GangP99 != 4 {
+		t.Errorf("draining counts from the scheduler's start, its rate from the first binding: %+v", f)
 	}
 	if f.Creating != 3 || f.Spread != 3.5 || f.Parts != 2.5 || f.Bound != 4 {
 		t.Errorf("what is bound when: %+v", f)
@@ -52,7 +52,7 @@ func TestTheClocksOfARace(t *testing.T) {
 func TestARaceThatDidNotEnd(t *testing.T) {
 	r := someRace(draining, map[string]time.Time{"gang-0-0": after(6), "gang-0-1": after(6), "gang-1-0": after(7)})
 	r.bound = map[int]int{0: 2, 1: 1}
-	if f := figuresOf(r, nil); f.Partial != 1 || f.Bound != 3 || f.Rate != 1.5 {
+	if f := figuresOf(r, nil); f.Partial != 1 || f.Bound != 3 || f.Rate != 2 {
 		t.Errorf("one gang stands in parts: %+v", f)
 	}
 	if f := figuresOf(someRace(draining, nil), nil); f.Bound != 0 || f.Rate != 0 {

@@ -21,7 +21,9 @@ type figures struct {
 	Bound   int    `json:"bound"`
 	// From the first pod created, or the scheduler's start, to the last binding.
 	Seconds float64 `json:"seconds"`
-	Rate    float64 `json:"pods_per_second"`
+	// Until the last binding, from the first pod created or, while draining, from the first binding:
+	// how long a scheduler takes to start is told by First.
+	Rate float64 `json:"pods_per_second"`
 	// All pods, from the first to the last one.
 	Creating float64 `json:"creating_seconds"`
 	// To the first binding from the scheduler's start, or from the last member of the gang that is
@@ -126,6 +128,9 @@ func figuresOf(r result, programs []string) figures {
 	}
 	f.Seconds = round(all.last.Sub(begin))
 	f.Rate = hundredths(float64(len(r.bindings)) / all.last.Sub(begin).Seconds())
+	if r.mode == draining && len(r.bindings) > 1 {
+		f.Rate = hundredths(float64(len(r.bindings)-1) / all.last.Sub(all.first).Seconds())
+	}
 	f.First = round(all.first.Sub(ready))
 	f.Spread = round(all.last.Sub(all.first))
 	slices.Sort(waits)
