@@ -20,7 +20,7 @@ func TestKubectlDescribePodGroupTellsTheStory(t *testing.T) {
 	// Events are written behind the decisions.
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		output, err := shared.Kubectl("describe", "podgroup", g.Name, "--namespace="+c.Namespace)
+		output, err := shared.Kubectl("describe", "pg", g.Name, "--namespace="+c.Namespace)
 		c.must(err)
 		missing := answers.missingFrom(output)
 		if missing == "" {

@@ -364,7 +364,7 @@ func (s *eachState) remove() {
 func (g *Gang) removeAll() {
 	g.Helper()
 	g.Delete()
-	mustKubectl(g.T, "delete", "podgroup", g.Name, "--namespace="+g.Namespace, "--ignore-not-found", "--timeout=60s")
+	mustKubectl(g.T, "delete", "pg", g.Name, "--namespace="+g.Namespace, "--ignore-not-found", "--timeout=60s")
 }
 
 // awaitNoWorkloads waits until the quota of what has gone is nobody's.

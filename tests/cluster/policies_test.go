@@ -28,7 +28,7 @@ const (
 var asUser = []string{"--as=somebody", "--as-group=tests-users"}
 
 func stateIsGuarded() bool {
-	_, err := shared.Kubectl(append(asUser[:2:2], "annotate", "--overwrite", "--namespace=default", "podgroup/probe",
+	_, err := shared.Kubectl(append(asUser[:2:2], "annotate", "--overwrite", "--namespace=default", "pg/probe",
 		fmt.Sprintf("muster.dev/admission=%d", time.Now().UnixNano()))...)
 	return err != nil && strings.Contains(err.Error(), stateRefusal)
 }
@@ -57,7 +57,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: tests-users}
 	mustApply(t, manifest)
 	t.Cleanup(func() {
 		_, _ = shared.Kubectl("delete", "--ignore-not-found", "--wait=false", "--namespace=default",
-			"podgroup/probe", "clusterrole/tests-users", "clusterrolebinding/tests-users")
+			"pg/probe", "clusterrole/tests-users", "clusterrolebinding/tests-users")
 	})
 }
 

@@ -318,7 +318,7 @@ func TestWorkloadsHaveTheRulesOfKueuesDefinition(t *testing.T) {
 		t.Errorf("a new Workload has active and status %q", got)
 	}
 	patch := func(subresource, patch string) error {
-		_, err := shared.Kubectl("patch", "workload", "w", "--type=merge", "--subresource="+subresource, "--patch="+patch)
+		_, err := shared.Kubectl("patch", "kwl", "w", "--type=merge", "--subresource="+subresource, "--patch="+patch)
 		return err
 	}
 	const admission = `"admission":{"clusterQueue":"full","podSetAssignments":[{"name":"main","count":2,"flavors":{"cpu":"spot"},"resourceUsage":{"cpu":"2"}}]},`

@@ -134,7 +134,7 @@ func TestPeerKueuesWebhookLetsMusterSayWherePodsStand(t *testing.T) {
 	g := gangOnHosts(t, "topology-webhook")
 	g.started(shared.StartKueue(plane.Kueue{Frameworks: []string{"batch/job"}}))
 	history := g.workloadHistory()
-	_, err := shared.Kubectl("patch", "workload", history[len(history)-1].Object.GetName(), "--namespace="+g.Namespace, "--subresource=status",
+	_, err := shared.Kubectl("patch", "kwl", history[len(history)-1].Object.GetName(), "--namespace="+g.Namespace, "--subresource=status",
 		"--type=merge", `--patch={"status":{"admission":{"clusterQueue":"another"}}}`)
 	g.refusedByWebhook("quota of another queue", err)
 
