@@ -245,6 +245,16 @@ constexpr std::pair<std::string_view, std::string_view> kUnique[] = {
 constexpr std::pair<std::string_view, std::string_view> kEither[] = {
     {"minAvailable", "maxUnavailable"}, {"role", "instanceProfile"}};
 
+// "p5en", but no type of another cloud: letters, a generation, letters.
+bool IsFamily(std::string_view text) {
+  const size_t digits = text.find_first_of("0123456789");
+  const size_t rest = text.find_first_not_of("0123456789", digits);
+  const auto is_letter = [](char c) { return std::islower(static_cast<unsigned char>(c)) != 0; };
+  return digits != 0 && digits != std::string_view::npos &&
+         std::ranges::all_of(text.substr(0, digits), is_letter) &&
+         std::ranges::all_of(text.substr(std::min(rest, text.size())), is_letter);
+}
+
 std::string Listed(std::string_view values) {
   std::string list;
   for (const std::string_view each : SplitWords(values)) {
@@ -463,7 +473,7 @@ class Names {
   void Value(std::string_view key, const YamlValue& value) {
     if (key == kube::kZoneLabel) Zone(value);
     const size_t dot = value.Text().find('.');
-    const bool type = key == kube::kInstanceTypeLabel && dot == std::string::npos;
+    const bool type = key == kube::kInstanceTypeLabel && IsFamily(value.Text());
     const bool family = key == "karpenter.k8s.aws/instance-family" && dot != std::string::npos;
     if ((type || family) && !value.Text().empty()) {
       Add("value-unlikely", value.line(),

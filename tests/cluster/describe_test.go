@@ -33,8 +33,8 @@ func TestKubectlDescribePodGroupTellsTheStory(t *testing.T) {
 	}
 }
 
-// missingFrom names the first reason that REST gave and the events of kubectl
-// describe don't, or "".
+// missingFrom names the first reason that REST gave for longer than a moment, or last, and the events of
+// kubectl describe don't, or "".
 func (a *answers) missingFrom(description string) string {
 	_, events, found := strings.Cut(description, "Events:")
 	if !found {
@@ -42,7 +42,10 @@ func (a *answers) missingFrom(description string) string {
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	for _, code := range a.codes {
+	for i, code := range a.codes {
+		if i+1 < len(a.codes) && a.since[i+1].Sub(a.since[i]) < 1500*time.Millisecond {
+			continue
+		}
 		if !strings.Contains(events, camelCase(code)) {
 			return fmt.Sprintf("%s (REST gave %v)", camelCase(code), a.codes)
 		}

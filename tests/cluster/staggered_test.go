@@ -117,6 +117,7 @@ type answers struct {
 	mutex  sync.Mutex
 	states []string       // each change of state, in order
 	codes  []string       // each change of the reason's code, in order
+	since  []time.Time    // when each of them was first seen
 	stages map[string]int // most nodes seen in one stage while PROVISIONING
 	vague  []string       // answers without a reason or without members
 }
@@ -146,6 +147,7 @@ func (a *answers) add(answer map[string]any) string {
 	code, _ := reason["code"].(string)
 	if len(a.codes) == 0 || a.codes[len(a.codes)-1] != code {
 		a.codes = append(a.codes, code)
+		a.since = append(a.since, time.Now())
 	}
 	members, _ := answer["members"].([]any)
 	if reason["message"] == nil || len(members) == 0 {

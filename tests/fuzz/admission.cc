@@ -31,7 +31,7 @@ const lint::KnownPolicies& Known() {
   return *known;
 }
 
-lint::ObjectLint Check(std::string_view object) {
+lint::ObjectLint Check(std::string_view, std::string_view object) {
   return lint::LintObject(object, "coscheduling", *Known().All(), cluster::InstanceTypes::BuiltIn(),
                           [](std::string_view name_space, std::string_view name) {
                             return Known().MinMember(name_space, name);
