@@ -69,6 +69,10 @@ constexpr Needs kNeeds[] = {
     {kPods, "containers.*.startupProbe", "successThreshold", "", "successThreshold", "1"},
     {kPods, "topologySpreadConstraints.*", "minDomains", "", "whenUnsatisfiable", "DoNotSchedule"},
     {kPods, "topologySpreadConstraints.*", "matchLabelKeys", "", "labelSelector", ""},
+    {kPods, "tolerations.*", "tolerationSeconds", "", "effect", "NoExecute"},
+    {kPods, "volumes.*", "emptyDir", "", "persistentVolumeClaim", kNone},
+    {kPods, "volumes.*", "emptyDir", "", "hostPath", kNone},
+    {kPods, "containers.*.env.*", "value", "", "valueFrom", kNone},
     {kPods, "securityContext", "fsGroupChangePolicy", "", "fsGroup", ""},
 };
 
@@ -89,7 +93,7 @@ void CheckNeeds(std::string_view kind, const YamlValue& yaml, const std::string&
     for (const YamlValue& base : AllAt(yaml, each.base)) {
       const YamlValue field = FirstAt(base, each.field);
       const YamlValue other = FirstAt(base, each.needs);
-      if (!field.present() || field.Text() == "0") continue;
+      if (!field.present() || (field.Text() == "0" && each.value != kNone)) continue;
       if (!each.when.empty() && field.Text() != each.when) continue;
       const std::string said = Concat(each.field, each.when.empty() ? "" : " ", each.when);
       if (each.value == kNone) {

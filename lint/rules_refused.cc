@@ -81,10 +81,9 @@ struct NamesAt {
 };
 
 std::string_view TextOf(unsigned levels) {
-  return (levels & kOnJob) != 0 ? "the job"
-         : (levels & kOnJobTemplate) != 0
-             ? "the Job's template (replicatedJobs[].template.metadata)"
-             : "the pod template";
+  return (levels & kOnJob) != 0           ? "the job"
+         : (levels & kOnJobTemplate) != 0 ? "the Job's template (replicatedJobs[].template)"
+                                          : "the pod template";
 }
 
 void CheckNames(const std::vector<NamesAt>& all, const std::string& what, Findings* findings) {

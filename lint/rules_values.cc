@@ -221,7 +221,7 @@ void CheckContainer(const WalkedObject& range, const YamlValue& item, const std:
       asked.request->value > given.value) {
     const std::string text = item.Get("default").Get(resource).Text();
     tell(range.file, given.line,
-         fmt::format("requests more {} than {} that {} gives it as its limit", resource, text,
+         fmt::format("requests more {} than the {} that {} gives it as its limit", resource, text,
                      range.what),
          fmt::format("set a {} limit in the container, not below its request, or leave {} out of "
                      "the LimitRange's default",
