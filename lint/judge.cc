@@ -14,6 +14,7 @@
 #include "kube/objects/decode.h"
 #include "kube/objects/topology_asked.h"
 #include "kube/objects/well_known.h"
+#include "lint/one_node.h"
 #include "lint/pool_fit.h"
 #include "lint/text.h"
 #include "muster/v1/admission.pb.h"
@@ -147,6 +148,8 @@ std::string RuleOf(v1::ReasonCode code) {
 
 struct Judge::Known {
   cluster::NodePools pools;
+  // The same with static ones as if they bought as many nodes as they keep.
+  cluster::NodePools standing;
   std::map<std::string, const kube::ResourceFlavor*, std::less<>> flavors;
   std::map<std::string, const kube::ClusterQueue*, std::less<>> queues;
   std::map<std::string, const kube::LocalQueue*, std::less<>> local_queues;  // "NAMESPACE/NAME"
@@ -161,6 +164,12 @@ struct Judge::Known {
   void Add(const Given& given) {
     if (const auto* pool = As<kube::NodePool>(given)) {
       pools.emplace(pool->meta.name, *pool);
+      kube::NodePool& keeps = standing.emplace(pool->meta.name, *pool).first->second;
+      int64_t nodes = 0;
+      if (keeps.is_static && ParseInt(given.yaml.At("spec.replicas").Text(), &nodes)) {
+        keeps.is_static = false;
+        keeps.limits.emplace().Set("nodes", nodes);
+      }
     } else if (const auto* flavor = As<kube::ResourceFlavor>(given)) {
       flavors.emplace(flavor->meta.name, flavor);
     } else if (const auto* queue = As<kube::ClusterQueue>(given)) {
@@ -460,7 +469,7 @@ std::vector<Judgement> Judge::Membership(const Workload& workload, const MadePod
     if (of_class && known_->priorities.empty() && !reason.message.starts_with("Workload")) continue;
     if (IsTold(reason)) continue;
     Append(&reason.fix, NamesThereAre(reason));
-    found.push_back({std::move(reason), nullptr, ""});
+    found.push_back({std::move(reason), nullptr, "", 0});
   }
   return found;
 }
@@ -505,11 +514,16 @@ std::vector<Judgement> Judge::Place(const LintGang& gang, const MadePods& made) 
     for (const cluster::Demand& demand : cluster::DemandsOf(nothing, asked, required)) {
       const cluster::Feasibility verdict = cluster::JudgeFeasibility(
           demand, known_->pools, cluster::PoolLimits::kWhole, nothing, types_);
-      if (verdict.verdict != cluster::Feasibility::Verdict::kInfeasible) continue;
-      if (first) continue;
+      if (first || !verdict.refusal) continue;
+      // What static pools keep may do.
+      const bool lacks = verdict.verdict == cluster::Feasibility::Verdict::kInfeasible ||
+                         cluster::JudgeFeasibility(demand, known_->standing,
+                                                   cluster::PoolLimits::kWhole, nothing, types_)
+                                 .verdict == cluster::Feasibility::Verdict::kInfeasible;
+      if (!lacks) continue;
       const auto its = templates.find(demand.spec.get());
       first = {coscheduling::ReasonFor(*verdict.refusal),
-               its == templates.end() ? nullptr : its->second, ""};
+               its == templates.end() ? nullptr : its->second, "", 0};
     }
     if (!first) return {};
     if (found.empty()) found.push_back(*std::move(first));
@@ -572,7 +586,7 @@ std::vector<Judgement> Judge::SizesOfTypes(const LintGang& gang, const MadePods&
     if (verdict.verdict != cluster::Feasibility::Verdict::kInfeasible) continue;
     const auto its = templates.find(demand.spec.get());
     return {{coscheduling::ReasonFor(*verdict.refusal),
-             its == templates.end() ? nullptr : its->second, ""}};
+             its == templates.end() ? nullptr : its->second, "", 0}};
   }
   return {};
 }
@@ -802,7 +816,7 @@ std::vector<Judgement> Judge::Room(const LintGang& gang, const MadePods& made) c
     reason->message.erase(at, kAsked.size());
   }
   // Without which of them would there be room?
-  Judgement found{*std::move(reason), nullptr, ""};
+  Judgement found{*std::move(reason), nullptr, "", 0};
   found.reason.fix = FixOfTie(static_cast<int>(Tie::kNone), *made.pods.front().spec, zones);
   for (const auto& [tie, place] : kTies) {
     const auto tied = std::ranges::find_if(
@@ -817,37 +831,27 @@ std::vector<Judgement> Judge::Room(const LintGang& gang, const MadePods& made) c
   return {std::move(found)};
 }
 
-std::vector<Judgement> Judge::SharedVolumes(const MadePods& made) const {
+std::vector<Judgement> Judge::OneNode(const Workload& workload, const MadePods& made) const {
   std::vector<Judgement> found;
   if (known_->pools.empty()) return found;
-  for (const Given& given : manifests_.given) {
-    const auto* claim = As<kube::PersistentVolumeClaim>(given);
-    const std::vector<yaml::YamlValue> modes = given.yaml.At("spec.accessModes").Items();
-    if (claim == nullptr || modes.size() != 1 || modes.front().Text() != "ReadWriteOnce") continue;
+  for (const Together& set : PodsOfOneNode(manifests_.given, workload, made)) {
     // As pods that want to be where one of them is.
     std::map<const kube::PodSpec*, std::shared_ptr<const kube::PodSpec>> together;
     std::vector<kube::Pod> pods;
-    const PodTemplate* first = nullptr;
-    for (size_t i = 0; i < made.pods.size(); ++i) {
-      const kube::Pod& pod = made.pods[i];
-      if (pod.meta.name_space != claim->meta.name_space ||
-          std::ranges::count(pod.spec->persistent_volume_claims, claim->meta.name) == 0) {
-        continue;
-      }
-      auto& spec = together[pod.spec.get()];
+    for (const size_t i : set.pods) {
+      auto& spec = together[made.pods[i].spec.get()];
       if (spec == nullptr) {
-        kube::PodSpec with = *pod.spec;
+        kube::PodSpec with = *made.pods[i].spec;
         kube::PodAffinityTerm term;
         term.topology_key = kube::kHostnameLabel;
         term.selector.emplace();
         with.affinity.required_pod_affinity = {std::move(term)};
         spec = std::make_shared<const kube::PodSpec>(std::move(with));
       }
-      if (first == nullptr) first = made.templates[i];
-      pods.push_back(pod);
+      pods.push_back(made.pods[i]);
       pods.back().spec = spec;
     }
-    if (pods.size() < 2 || !first->WantsDevices()) continue;
+    if (pods.size() < 2 || !made.templates[set.pods.front()]->WantsDevices()) continue;
     std::vector<const kube::Pod*> asked;
     for (const kube::Pod& pod : pods) asked.push_back(&pod);
     const cluster::Snapshot nothing;
@@ -859,14 +863,11 @@ std::vector<Judgement> Judge::SharedVolumes(const MadePods& made) const {
           demand.pods_on_one_node == 0) {
         continue;
       }
-      found.push_back(
-          {{v1::CAPACITY_SHORT,
-            Concat("PersistentVolumeClaim ", claim->meta.FullName(), " of ", asked.size(),
-                   " pods is ReadWriteOnce, for pods of one node, and no NodePool makes a node "
-                   "for all of them"),
-            "use a volume that is ReadWriteMany, or one for each pod"},
-           first,
-           "volumes"});
+      found.push_back({{v1::CAPACITY_SHORT,
+                        Concat(set.why, ", and no NodePool makes a node for all of them"), set.fix},
+                       made.templates[set.pods.front()],
+                       set.at,
+                       set.line});
       break;
     }
   }

@@ -21,6 +21,7 @@ struct Judgement {
   coscheduling::Reason reason;
   const PodTemplate* pods = nullptr;  // of which it is, if of one
   std::string at;                     // the field of their spec that it is about; empty: not known
+  int line = 0;                       // in the job's file, if it is known
 };
 
 // Why a queue that was given admits nobody.
@@ -48,8 +49,9 @@ class Judge {
   // Whether all of the gang's pods have places by their affinities, spreading and volumes, if
   // NodePools make all the nodes that they can. Asked only of pods that have such.
   std::vector<Judgement> Room(const LintGang& gang, const MadePods& made) const;
-  // Whether pods share a volume that one node at a time can have, though one node can't have them.
-  std::vector<Judgement> SharedVolumes(const MadePods& made) const;
+  // Whether pods must be on one node that can't have them: for a volume that one node at a time can
+  // have, or for a JobSet's exclusive topology.
+  std::vector<Judgement> OneNode(const Workload& workload, const MadePods& made) const;
   // Of those whose text is there.
   std::vector<QueueFault> QueueFaults() const;
 

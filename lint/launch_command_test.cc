@@ -7,17 +7,21 @@
 namespace muster::lint {
 namespace {
 
+void ReadWords(const yaml::YamlFile& file, Container* container) {
+  EXPECT_FALSE(file.error);
+  for (const char* field : {"command", "args"}) {
+    for (const yaml::YamlValue& word : file.documents.at(0).Get(field).Items()) {
+      container->words.push_back(word);
+    }
+  }
+}
+
 // What torchrun is given, "LINE nnodes=A:B@LINE nproc=N@LINE timeout=N", of the commands in a
 // container whose YAML this is.
 std::vector<std::string> Found(const std::string& yaml) {
   const yaml::YamlFile file = yaml::ParseYaml(yaml);
-  EXPECT_FALSE(file.error);
   Container container;
-  for (const char* field : {"command", "args"}) {
-    for (const yaml::YamlValue& word : file.documents.at(0).Get(field).Items()) {
-      container.words.push_back(word);
-    }
-  }
+  ReadWords(file, &container);
   std::vector<std::string> texts;
   for (const TorchrunCall& call : FindTorchrun(container)) {
     std::string& text = texts.emplace_back(Concat(call.line));
@@ -69,6 +73,37 @@ TEST(LaunchCommand, WhatIsNoNumber) {
             Texts{"1 nnodes=2:4@1"});
   EXPECT_EQ(Found("command: [torchrun, '--rdzv-conf=read_timeout=60,timeout=900', a.py]"),
             Texts{"1 timeout=900"});
+}
+
+TEST(LaunchCommand, AccelerateAndDeepspeed) {
+  EXPECT_EQ(Found("args: [accelerate launch --num_machines 2 --num_processes=16 a.py]"),
+            Texts{"1 nnodes=2:2@1 nproc=8@1"});
+  EXPECT_EQ(Found("args: [accelerate launch --num_machines 2 a.py]"),
+            Texts{"1 nnodes=2:2@1 nproc=?@1"});
+  EXPECT_EQ(Found("args: [deepspeed --num_gpus 4 --num_nodes=2 a.py]"),
+            Texts{"1 nnodes=2:2@1 nproc=4@1"});
+  EXPECT_EQ(Found("args: [pip install deepspeed --upgrade]"), Texts{});
+}
+
+TEST(LaunchCommand, Mpirun) {
+  const auto found = [](const std::string& yaml) {
+    const yaml::YamlFile file = yaml::ParseYaml(yaml);
+    Container container;
+    ReadWords(file, &container);
+    std::string text;
+    for (const MpirunCall& call : FindMpirun(container)) {
+      Append(&text, call.processes.value, "@", call.processes.line, " ", call.per_node.value, " ",
+             call.host_slots.value, ";");
+    }
+    return text;
+  };
+  EXPECT_EQ(found("command: [mpirun, -np, '16', --npernode, '8', /opt/all_reduce_perf, -n, '20']"),
+            "16@1 8 0;");
+  EXPECT_EQ(found("command: [bash, -c]\nargs:\n- |\n  sleep 5\n  /usr/bin/mpirun -H a:8,b:8 \\\n"
+                  "    --allow-run-as-root /opt/x -n 20\n"),
+            "0@0 0 16;");
+  EXPECT_EQ(found("args: ['mpirun -np $N -H a,b --map-by ppr:4:node python a.py']"), "0@0 4 2;");
+  EXPECT_EQ(found("args: [python a.py]"), "");
 }
 
 TEST(LaunchCommand, OtherCommands) {

@@ -55,6 +55,8 @@ LintResult Lint(const std::vector<SourceText>& sources, const cluster::InstanceT
     CheckRefused(each, manifests, &findings);
     CheckByApi(each, &findings);
   }
+  CheckNodes(gangs, around, &findings);
+  CheckPodSecurity(manifests, &findings);
   CheckAllKinds(manifests, &findings);
   CheckAllNames(manifests, options.scheduler_name, &findings);
   CheckAllValues(manifests, &findings);

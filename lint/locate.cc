@@ -233,6 +233,13 @@ Place PlaceOf(const Judgement& judgement, const Workload& workload, const LintGa
               const Manifests& manifests) {
   const std::string& text = judgement.reason.message;
   const v1::ReasonCode code = judgement.reason.code;
+  if (judgement.line > 0) return {workload.file, judgement.line};
+  if (code == v1::NODE_POOL_UNUSABLE && IsNamed("spec.replicas", text)) {
+    for (const NodePool& pool : manifests.pools) {
+      const yaml::YamlValue replicas = pool.yaml.At("spec.replicas");
+      if (replicas.present() && IsNamed(pool.name, text)) return {pool.file, replicas.line()};
+    }
+  }
   if (IsOfQueue(code) && workload.queue.present()) return {workload.file, workload.queue.line};
   if (code == v1::POOL_LIMIT_BELOW_GANG) {
     if (const Place place = LimitOf(text, workload, manifests); place.line > 0) return place;

@@ -117,11 +117,20 @@ Rules RulesExpectedIn(const fs::path& path) {
 // NodePools are their owner's business here, and a job is seen without the PodGroup that was
 // applied before or after it.
 const Rules& RulesOfSeveralObjects() {
-  static const auto* rules = new Rules{
-      "consolidate-after-short", "consolidation-underutilized", "instance-type-unknown",
-      "min-member-unreachable",  "min-member-below-job",        "preemptible-without-effect",
-      "schedule-timeout-long",   "schedule-timeout-short",      "api-refused",
-      "node-pool-unusable",      "reference-not-found",         "value-unlikely"};
+  static const auto* rules = new Rules{"consolidate-after-short",
+                                       "consolidation-underutilized",
+                                       "instance-type-unknown",
+                                       "min-member-unreachable",
+                                       "min-member-below-job",
+                                       "preemptible-without-effect",
+                                       "schedule-timeout-long",
+                                       "schedule-timeout-short",
+                                       "api-refused",
+                                       "node-pool-unusable",
+                                       "reference-not-found",
+                                       "value-unlikely",
+                                       "node-class-mismatch",
+                                       "node-expires"};
   return *rules;
 }
 

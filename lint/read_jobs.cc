@@ -282,6 +282,20 @@ void OverridePods(const yaml::YamlValue& override, FieldReader* reader, Workload
   }
 }
 
+// runtimePatches, which took the overrides' place: each lays parts of the runtime over it.
+void PatchPods(const yaml::YamlValue& patch, FieldReader* reader, Workload* out) {
+  for (const yaml::YamlValue& job :
+       patch.At("trainingRuntimeSpec.template.spec.replicatedJobs").Items()) {
+    for (PodTemplate& pods : out->templates) {
+      const std::string role = pods.incomplete ? kTrainerJob : pods.role;
+      if (job.Get("name").Text() != role) continue;
+      const int line = pods.metadata_line;
+      ReadPodTemplate(job.At("template.spec.template"), reader, &pods);
+      pods.metadata_line = line;
+    }
+  }
+}
+
 void ReadTrainJob(const yaml::YamlValue& job, const Runtimes& runtimes, FieldReader* reader,
                   Workload* out) {
   const yaml::YamlValue spec = job.Get("spec");
@@ -305,6 +319,9 @@ void ReadTrainJob(const yaml::YamlValue& job, const Runtimes& runtimes, FieldRea
   for (const char* field : {"podSpecOverrides", "podTemplateOverrides"}) {
     for (const yaml::YamlValue& override : spec.Get(field).Items())
       OverridePods(override, reader, out);
+  }
+  for (const yaml::YamlValue& patch : spec.Get("runtimePatches").Items()) {
+    PatchPods(patch, reader, out);
   }
 }
 

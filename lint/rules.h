@@ -40,6 +40,8 @@ void CheckByApi(const Written& object, Findings* findings);
 void CheckAllNames(const Manifests& manifests, const std::string& scheduler_name,
                    Findings* findings);
 void CheckAllValues(const Manifests& manifests, Findings* findings);
+// What a namespace's pod security level refuses, and what pods themselves can't ask for.
+void CheckPodSecurity(const Manifests& manifests, Findings* findings);
 // What is wanted of one kind only.
 void CheckAllKinds(const Manifests& manifests, Findings* findings);
 // What the scheduler says of the queues that were given.
@@ -61,6 +63,8 @@ void CheckPodGroup(const PodGroup& group, Findings* findings);
 // `gangs` are those that may use the pool.
 void CheckNodePool(const NodePool& pool, const std::vector<LintGang>& gangs,
                    const Surroundings& around, Findings* findings);
+// What a NodePool's node class, limits and lifetimes mean for the gangs that use it.
+void CheckNodes(const std::vector<LintGang>& gangs, const Surroundings& around, Findings* findings);
 void CheckFlavor(const ResourceFlavor& flavor, const Surroundings& around, Findings* findings);
 void CheckClusterQueue(const ClusterQueue& queue, Findings* findings);
 

@@ -113,6 +113,8 @@ constexpr std::pair<std::string_view, std::string_view> kMoved[] = {
     {"spec.template.spec.nodeClassRef.apiVersion", "say group: karpenter.k8s.aws"},
     {"spec.launchTemplate", "say amiSelectorTerms and userData: launch templates aren't read"},
     {"spec.processingUnitsPerNode", "call it slotsPerWorker"},
+    {"TrainJob spec.template",
+     "write it in the pod template of its runtime, or below spec.podTemplateOverrides"},
     {"spec.datasetConfig", "write it as spec.initializer.dataset"},
     {"spec.modelConfig", "write it as spec.initializer.model"},
 };
@@ -176,7 +178,7 @@ class Look {
     const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
     std::string fix;
     for (const auto& [gone, now] : kMoved) {
-      if (path == gone) fix = now;
+      if (path == gone || Concat(object_.Get("kind").Text(), " ", path) == gone) fix = now;
     }
     const Schema* at = SchemaAt(&schema_, parent);
     if (fix.empty() && at != nullptr) {

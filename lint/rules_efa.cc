@@ -14,7 +14,10 @@ void CheckEfaSetup(const LintGang& gang, const PodTemplate& pods, Findings* find
   for (const Container& container : pods.containers) {
     const LocatedCount efa = container.Asks(kEfa);
     if (!efa.present() || pods.incomplete) continue;
-    if (made_by_ray) continue;
+    // Neuron's collectives don't go through /dev/shm.
+    const bool of_neuron = std::ranges::any_of(
+        container.limits, [](const auto& each) { return each.first.starts_with(kNeuron); });
+    if (made_by_ray || of_neuron) continue;
     if (container.shm_volume.empty() ||
         std::ranges::find(pods.memory_volumes, container.shm_volume) == pods.memory_volumes.end()) {
       findings->Add("efa-without-shm", pods.file, efa.line,

@@ -170,7 +170,7 @@ void CheckByJudge(const Workload& workload, const std::vector<const LintGang*>& 
     }
   }
   if (!placeable || gangs.empty()) return;
-  for (const Judgement& each : around.judge.SharedVolumes(made)) {
+  for (const Judgement& each : around.judge.OneNode(workload, made)) {
     Tell(each, workload.ToString(), workload, gangs.front(), around, findings);
     return;
   }

@@ -18,52 +18,194 @@ namespace {
 using yaml::YamlField;
 using yaml::YamlValue;
 
-// --- a field that needs another ---
+// --- fields that need, or rule out, another ---
+
+constexpr std::string_view kPods = "pods";  // any job's, whose fields are those of the pods' spec
+constexpr std::string_view kNone = "-";     // the other must not be there
 
 struct Needs {
-  std::string_view kind, base;  // where both fields stand
-  std::string_view field, needs;
+  std::string_view kind, base;   // where both fields stand
+  std::string_view field, when;  // its value for which that holds; empty: any
+  std::string_view needs;
   std::string_view value;  // that the other must have; empty: any
   std::string_view rule = "api-refused";
 };
 
 constexpr std::string_view kJobs = "spec.replicatedJobs.*.template.spec";
 constexpr std::string_view kRestart = "template.spec.restartPolicy";
+constexpr std::string_view kRules = "spec.podFailurePolicy.rules.*";
+constexpr std::string_view kByOperator = "operator-refused";
 
 constexpr Needs kNeeds[] = {
-    {"Job", "spec", "podFailurePolicy", kRestart, "Never"},
-    {"Job", "spec", "backoffLimitPerIndex", "completionMode", "Indexed"},
-    {"Job", "spec", "successPolicy", "completionMode", "Indexed"},
-    {"Job", "spec", "maxFailedIndexes", "backoffLimitPerIndex", ""},
-    {"JobSet", kJobs, "podFailurePolicy", kRestart, "Never"},
-    {"JobSet", kJobs, "backoffLimitPerIndex", "completionMode", "Indexed"},
-    {"JobSet", kJobs, "successPolicy", "completionMode", "Indexed"},
-    {"JobSet", kJobs, "maxFailedIndexes", "backoffLimitPerIndex", ""},
-    {"RayJob", "spec", "ttlSecondsAfterFinished", "shutdownAfterJobFinishes", "true",
-     "operator-refused"},
-    {"NodePool", "spec.disruption.budgets.*", "schedule", "duration", ""},
-    {"NodePool", "spec.disruption.budgets.*", "duration", "schedule", ""},
+    {"Job", "spec", "podFailurePolicy", "", kRestart, "Never"},
+    {"Job", "spec", "backoffLimitPerIndex", "", "completionMode", "Indexed"},
+    {"Job", "spec", "successPolicy", "", "completionMode", "Indexed"},
+    {"Job", "spec", "maxFailedIndexes", "", "backoffLimitPerIndex", ""},
+    {"Job", kRules, "onExitCodes", "", "onPodConditions", kNone},
+    {"JobSet", kJobs, "podFailurePolicy", "", kRestart, "Never"},
+    {"JobSet", kJobs, "backoffLimitPerIndex", "", "completionMode", "Indexed"},
+    {"JobSet", kJobs, "successPolicy", "", "completionMode", "Indexed"},
+    {"JobSet", kJobs, "maxFailedIndexes", "", "backoffLimitPerIndex", ""},
+    {"JobSet", kJobs, "completionMode", "Indexed", "completions", ""},
+    {"RayJob", "spec", "ttlSecondsAfterFinished", "", "shutdownAfterJobFinishes", "true",
+     kByOperator},
+    {"RayJob", "spec", "suspend", "true", "shutdownAfterJobFinishes", "true", kByOperator},
+    {"RayJob", "spec", "suspend", "true", "clusterSelector", kNone, kByOperator},
+    {"RayJob", "spec", "submissionMode", "SidecarMode", "clusterSelector", kNone, kByOperator},
+    {"RayJob", "spec", "submissionMode", "SidecarMode", "submitterPodTemplate", kNone, kByOperator},
+    {"NodePool", "spec.disruption.budgets.*", "schedule", "", "duration", ""},
+    {"NodePool", "spec.disruption.budgets.*", "duration", "", "schedule", ""},
+    {"NodePool", "spec", "replicas", "", "weight", kNone},
+    {"NodePool", "spec", "replicas", "", "limits.cpu", kNone},
+    {"NodePool", "spec", "replicas", "", "limits.memory", kNone},
+    {"NodePool", "spec", "replicas", "", "limits.nvidia.com/gpu", kNone},
+    {"EC2NodeClass", "spec", "role", "", "instanceProfile", kNone},
+    {"PodDisruptionBudget", "spec", "minAvailable", "", "maxUnavailable", kNone},
+    {kPods, "initContainers.*", "readinessProbe", "", "restartPolicy", "Always"},
+    {kPods, "initContainers.*", "livenessProbe", "", "restartPolicy", "Always"},
+    {kPods, "initContainers.*", "startupProbe", "", "restartPolicy", "Always"},
+    {kPods, "initContainers.*", "lifecycle", "", "restartPolicy", "Always"},
+    {kPods, "containers.*.livenessProbe", "successThreshold", "", "successThreshold", "1"},
+    {kPods, "containers.*.startupProbe", "successThreshold", "", "successThreshold", "1"},
+    {kPods, "topologySpreadConstraints.*", "minDomains", "", "whenUnsatisfiable", "DoNotSchedule"},
+    {kPods, "topologySpreadConstraints.*", "matchLabelKeys", "", "labelSelector", ""},
+    {kPods, "tolerations.*", "tolerationSeconds", "", "effect", "NoExecute"},
+    {kPods, "volumes.*", "emptyDir", "", "persistentVolumeClaim", kNone},
+    {kPods, "volumes.*", "emptyDir", "", "hostPath", kNone},
+    {kPods, "containers.*.env.*", "value", "", "valueFrom", kNone},
+    {kPods, "securityContext", "fsGroupChangePolicy", "", "fsGroup", ""},
 };
 
-void CheckNeeds(const WalkedObject& object, Findings* findings) {
+// What a path leads to first; a key with dots may end it.
+YamlValue FirstAt(const YamlValue& base, std::string_view path) {
+  if (path.find('/') != std::string_view::npos) {
+    const auto [parent, key] = SplitOnce(path, '.');
+    return base.Get(parent).Get(key);
+  }
+  const std::vector<YamlValue> all = AllAt(base, path);
+  return all.empty() ? YamlValue() : all.front();
+}
+
+void CheckNeeds(std::string_view kind, const YamlValue& yaml, const std::string& what,
+                const std::string& file, Findings* findings) {
   for (const Needs& each : kNeeds) {
-    if (object.kind != each.kind) continue;
-    for (const YamlValue& base : AllAt(object.yaml, each.base)) {
-      const YamlValue field = base.Get(each.field);
-      const YamlValue other = base.At(each.needs);
-      if (!field.present() || field.Text() == "0") continue;
+    if (kind != each.kind) continue;
+    for (const YamlValue& base : AllAt(yaml, each.base)) {
+      const YamlValue field = FirstAt(base, each.field);
+      const YamlValue other = FirstAt(base, each.needs);
+      if (!field.present() || (field.Text() == "0" && each.value != kNone)) continue;
+      if (!each.when.empty() && field.Text() != each.when) continue;
+      const std::string said = Concat(each.field, each.when.empty() ? "" : " ", each.when);
+      if (each.value == kNone) {
+        if (!other.present()) continue;
+        findings->Add(each.rule, file, other.line(),
+                      fmt::format("{}: it says both {} and {}, of which only one is taken", what,
+                                  said, each.needs),
+                      fmt::format("leave {} out", each.needs));
+        continue;
+      }
       if (other.present() && (each.value.empty() || other.Text() == each.value)) continue;
       const std::string is =
           other.present() ? Concat("it is ", other.Text()) : std::string("it isn't said");
       findings->Add(
-          each.rule, object.file, other.present() ? other.line() : field.line(),
-          fmt::format("{}: {} needs {}{}{}, and {}", object.what, each.field, each.needs,
+          each.rule, file, other.present() ? other.line() : field.line(),
+          fmt::format("{}: {} needs {}{}{}, and {}", what, said, each.needs,
                       each.value.empty() ? "" : " ", each.value, is),
           each.value.empty()
               ? fmt::format("say {}, or leave {} out", each.needs, each.field)
               : fmt::format("set {} to {}, or leave {} out", each.needs, each.value, each.field));
     }
   }
+}
+
+// --- variables that an operator sets itself ---
+
+constexpr std::string_view kReservedEnv[] = {
+    "PET_NNODES",      "PET_NPROC_PER_NODE", "PET_NODE_RANK",  "PET_MASTER_ADDR",
+    "PET_MASTER_PORT", "JAX_NUM_PROCESSES",  "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS"};
+
+void CheckReservedEnv(const WalkedObject& object, Findings* findings) {
+  if (object.kind != "TrainJob") return;
+  for (const YamlValue& name : AllAt(object.yaml, "spec.trainer.env.*.name")) {
+    if (std::ranges::find(kReservedEnv, name.Text()) == std::end(kReservedEnv)) continue;
+    findings->Add(kByOperator, object.file, name.line(),
+                  fmt::format("{}: Trainer sets {} itself, and refuses a TrainJob that does",
+                              object.what, name.Text()),
+                  fmt::format("remove {}; trainer.numNodes and trainer.numProcPerNode say what "
+                              "may be said",
+                              name.Text()));
+  }
+}
+
+// --- names of which others are made ---
+
+struct MadeName {
+  std::string_view kind;
+  std::string_view longest;  // what follows it in the longest name that is made of it
+};
+
+// Names that must be names of Services, or of hosts: a letter first, and 63 characters with what
+// follows. KubeRay's bounds are those of its validation.go.
+constexpr MadeName kMadeNames[] = {
+    {"PyTorchJob", "-master-0"},     {"MPIJob", "-worker-0"},
+    {"TrainJob", "-node-0-0-xxxxx"}, {"RayCluster", "-serve-svc"},
+    {"RayJob", "-xxxxx-serve-svc"},  {"RayService", "-xxxxx-serve-svc"},
+};
+
+void CheckMadeNames(const WalkedObject& object, Findings* findings) {
+  constexpr size_t kMost = 63;
+  const YamlValue name = object.yaml.At("metadata.name");
+  const std::string& text = name.Text();
+  if (text.empty() || findings->HasErrorAt(object.file, name.line())) return;
+  const auto tell = [&](const YamlValue& at, const std::string& message, const std::string& fix) {
+    findings->Add(object.kind == "Job" || object.kind == "Service" ? "api-refused" : kByOperator,
+                  object.file, at.line(), Concat(object.what, ": ", message), fix);
+  };
+  const auto too_long = [&](const YamlValue& at, size_t length, std::string_view of) {
+    if (length <= kMost) return;
+    tell(at,
+         fmt::format("{} made of it have names of {} characters, and a host's name has {} at "
+                     "most",
+                     of, length, kMost),
+         fmt::format("make the name {} characters shorter", length - kMost));
+  };
+  const auto letter_first = [&](std::string_view of) {
+    const bool letter = std::isalpha(static_cast<unsigned char>(text.front())) != 0;
+    const size_t dot = text.find('.');
+    if (letter && dot == std::string::npos) return;
+    std::string right = text;
+    std::ranges::replace(right, '.', '-');
+    tell(name,
+         fmt::format("{} be called {}, and its name must begin with a letter and have no dot "
+                     "(DNS-1035)",
+                     of, text),
+         letter ? Concat("call it ", right)
+                : Concat("let the name begin with a letter: job-", right, " for example"));
+  };
+  for (const MadeName& each : kMadeNames) {
+    if (object.kind != each.kind) continue;
+    letter_first("a Service would");
+    too_long(name, text.size() + each.longest.size(), "Services or pods");
+  }
+  const auto digits = [](const YamlValue& count) {
+    return std::max<size_t>(count.Text().size(), 1);
+  };
+  if (object.kind == "Service") letter_first("it would");
+  if (object.kind == "JobSet") {
+    letter_first("a Service would");
+    for (const YamlValue& job : AllAt(object.yaml, "spec.replicatedJobs.*")) {
+      // "-JOB-0-0-xxxxx"
+      too_long(job.Get("name"),
+               text.size() + job.Get("name").Text().size() + 9 + digits(job.Get("replicas")),
+               "pods");
+    }
+  }
+  if (object.kind == "Job" && object.yaml.At("spec.completionMode").Text() == "Indexed") {
+    if (text.find('.') != std::string::npos) letter_first("hosts of its pods would");
+    too_long(name, text.size() + 1 + digits(object.yaml.At("spec.completions")), "hosts");
+  }
+  // A label of the pods has it with a hash.
+  if (object.kind == "StatefulSet") too_long(name, text.size() + 11, "labels");
 }
 
 // --- NodePools ---
@@ -339,13 +481,19 @@ void CheckRay(const WalkedObject& object, Findings* findings) {
 
 void CheckAllKinds(const Manifests& manifests, Findings* findings) {
   for (const WalkedObject& object : WalkedObjects(manifests)) {
-    CheckNeeds(object, findings);
+    CheckNeeds(object.kind, object.yaml, object.what, object.file, findings);
+    CheckReservedEnv(object, findings);
+    CheckMadeNames(object, findings);
     CheckNodePoolFields(object, findings);
     CheckNodeClass(object, findings);
     CheckTopology(object, findings);
     CheckRay(object, findings);
   }
   for (const Workload& workload : manifests.workloads) {
+    for (const PodTemplate& pods : workload.templates) {
+      if (pods.told_at > 0 || pods.layers.empty()) continue;
+      CheckNeeds(kPods, pods.layers.front(), workload.ToString(), pods.file, findings);
+    }
     CheckHostNames(workload, findings);
     CheckMemoryVolumes(workload, findings);
   }

@@ -20,7 +20,7 @@ struct Processes {
 Processes ProcessesOf(const TorchrunCall* call, const Container& container,
                       const PodTemplate& pods) {
   if (call != nullptr && call->processes_line > 0) {
-    return {call->processes, call->processes_line, "--nproc_per_node is"};
+    return {call->processes, call->processes_line, std::string(call->processes_said)};
   }
   for (const LocatedText& text : {pods.processes, [&]() -> LocatedText {
                                     const auto variable = container.env.find("PET_NPROC_PER_NODE");
@@ -68,7 +68,7 @@ void CheckNodes(const TorchrunCall& call, const PodTemplate& pods, const LintGan
   }
   findings->Add(
       "nnodes-mismatch", pods.file, call.nodes_line,
-      fmt::format("torchrun --nnodes is {}, but {} makes {}: {}",
+      fmt::format("{} is {}, but {} makes {}: {}", call.nodes_said,
                   *call.min_nodes == *call.max_nodes
                       ? Concat(*call.min_nodes)
                       : Concat(*call.min_nodes, ":", *call.max_nodes),

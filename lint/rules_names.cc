@@ -84,6 +84,14 @@ bool IsOfNamespaces(std::string_view kind, bool namespaced) {
   return namespaced || kind == "TrainingRuntime";
 }
 
+// "llama" of "llama-sft".
+bool IsPart(std::string_view a, std::string_view b) {
+  const std::string_view longer = a.size() > b.size() ? a : b;
+  const std::string_view shorter = a.size() > b.size() ? b : a;
+  return shorter.size() >= 3 && longer.size() > shorter.size() && longer.starts_with(shorter) &&
+         longer[shorter.size()] == '-';
+}
+
 class References {
  public:
   References(const std::vector<WalkedObject>& objects, Findings* findings) : findings_(findings) {
@@ -177,8 +185,8 @@ class References {
     // "train" for "train-ranks", which nobody names.
     const std::string& longer = each.name.size() > named.name.size() ? each.name : named.name;
     const std::string& shorter = each.name.size() > named.name.size() ? named.name : each.name;
-    const bool part = longer.size() > shorter.size() && shorter.size() >= 3 &&
-                      (longer.starts_with(shorter + "-") || longer.ends_with("-" + shorter));
+    const bool part =
+        IsPart(longer, shorter) || (shorter.size() >= 3 && longer.ends_with("-" + shorter));
     const bool digits = longer.find_last_of("0123456789") != shorter.find_last_of("0123456789");
     return part && !digits && each.kind != "Cohort" &&
            !used_.contains(Concat(each.kind, " ", named.name_space, "/", named.name));
@@ -241,9 +249,14 @@ constexpr std::pair<std::string_view, std::string_view> kUnique[] = {
     {"volumeMounts", "mountPath"},     {"initContainers", "name"},
 };
 
-// Of which one may be said.
-constexpr std::pair<std::string_view, std::string_view> kEither[] = {
-    {"minAvailable", "maxUnavailable"}, {"role", "instanceProfile"}};
+// Numbers of which the first, where it is told, must lie on the right side of the other.
+struct Bound {
+  std::string_view bound, of;
+  bool least;
+};
+constexpr Bound kBounds[] = {{"minReplicas", "maxReplicas", true},
+                             {"maxReplicas", "replicas", false},
+                             {"minReplicas", "replicas", true}};
 
 // "p5en", but no type of another cloud: letters, a generation, letters.
 bool IsFamily(std::string_view text) {
@@ -279,18 +292,14 @@ class Names {
     for (const auto& [list, name] : kUnique) {
       if (at.Is(list)) Unique(at, name);
     }
-    for (const auto& [one, other] : kEither) {
-      if (!at.Is(one) || !at.value.present() || !at.parent.Get(other).present()) continue;
-      if (object_.kind != "PodDisruptionBudget" && object_.kind != "EC2NodeClass") continue;
-      Add("api-refused", at.parent.Get(other).line(),
-          fmt::format("it says both {} and {}, of which the API server takes one", one, other),
-          Concat("leave ", other, " out"));
+    for (const Bound& each : kBounds) {
+      if (at.Name() == each.bound) Within(at, each);
     }
     if (at.Is("nodeClassRef.kind") || at.Is("nodeClassRef.group")) NodeClass(at);
-    Least(at);
     Labels(at);
     Operator(at);
     PartName(at);
+    if (at.Is("spec.taints.key") && object_.kind == "NodePool") Taint(at.value);
     if (at.IsIn("annotations")) Level(at);
     if (at.Name() == "schedulerName") Scheduler(at.value);
   }
@@ -361,18 +370,30 @@ class Names {
     }
   }
 
-  void Least(const WalkedField& at) {
-    if (at.Name() != "minReplicas") return;
-    const YamlValue max = at.parent.Get("maxReplicas");
-    int64_t least = 0;
-    int64_t most = 0;
-    if (!ParseInt(at.value.Text(), &least) || !ParseInt(max.Text(), &most) || least <= most) {
+  void Within(const WalkedField& at, const Bound& each) {
+    int64_t bound = 0;
+    int64_t other = 0;
+    if (!ParseInt(at.value.Text(), &bound) || !ParseInt(at.parent.Get(each.of).Text(), &other) ||
+        (each.least ? bound <= other : bound >= other)) {
       return;
     }
     Add("operator-refused", at.value.line(),
-        fmt::format("minReplicas is {}, maxReplicas {}: the operator takes no less than that",
-                    least, most),
-        fmt::format("raise maxReplicas to {} at least, or lower minReplicas to {}", least, most));
+        fmt::format("{} is {}, {} {}: the operator takes no {} than that", each.bound, bound,
+                    each.of, other, each.least ? "less" : "more"),
+        each.least ? fmt::format("raise {} to {} at least, or lower {} to {}", each.of, bound,
+                                 each.bound, other)
+                   : fmt::format("raise {} to {} at least, or lower {} to {}", each.bound, other,
+                                 each.of, bound));
+  }
+
+  // What agents take off a node when they are ready.
+  void Taint(const YamlValue& key) {
+    if (!key.Text().ends_with("agent-not-ready") && !key.Text().ends_with("uninitialized")) return;
+    Add("pool-taint-not-tolerated", key.line(),
+        fmt::format("{} is a taint that is there while a node starts, and here it stays for those "
+                    "who don't tolerate it",
+                    key.Text()),
+        fmt::format("move {} to spec.template.spec.startupTaints", key.Text()));
   }
 
   // How many values a condition on labels has.
@@ -483,6 +504,16 @@ class Names {
                : fmt::format("write the family {}, or call the label {}",
                              value.Text().substr(0, dot), kube::kInstanceTypeLabel));
     }
+    if (key.starts_with("karpenter.k8s.aws/instance-") || key == kube::kInstanceTypeLabel) {
+      std::string lower = value.Text();
+      std::ranges::transform(lower, lower.begin(),
+                             [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      if (lower != value.Text()) {
+        Add("value-unlikely", value.line(),
+            fmt::format("{} is {}, and its values are in lower case", key, value.Text()),
+            Concat("write ", lower));
+      }
+    }
     for (const Choices& each : kLabelChoices) {
       const std::vector<std::string_view> known = SplitWords(each.values);
       if (key != each.path || std::ranges::find(known, value.Text()) != known.end()) continue;
@@ -519,32 +550,40 @@ class Names {
 
 // --- parts of the same object ---
 
-// Fields that name entries of a list.
+// Fields that name entries of lists.
 struct Targets {
-  std::string_view kind, path, list;
+  std::string_view kind, path, lists;  // lists with blanks between them
+  std::string_view rule = "operator-refused";
 };
+constexpr std::string_view kReplicatedJobs = "spec.replicatedJobs.*.name";
+constexpr std::string_view kContainers =
+    "spec.template.spec.containers.*.name spec.template.spec.initContainers.*.name";
 constexpr Targets kTargets[] = {
-    {"JobSet", "spec.successPolicy.targetReplicatedJobs.*", "spec.replicatedJobs.*.name"},
-    {"JobSet", "spec.failurePolicy.rules.*.targetReplicatedJobs.*", "spec.replicatedJobs.*.name"},
-    {"JobSet", "spec.coordinator.replicatedJob", "spec.replicatedJobs.*.name"},
+    {"JobSet", "spec.successPolicy.targetReplicatedJobs.*", kReplicatedJobs},
+    {"JobSet", "spec.failurePolicy.rules.*.targetReplicatedJobs.*", kReplicatedJobs},
+    {"JobSet", "spec.coordinator.replicatedJob", kReplicatedJobs},
+    {"Job", "spec.podFailurePolicy.rules.*.onExitCodes.containerName", kContainers, "api-refused"},
 };
 
 void CheckTargets(const WalkedObject& object, Findings* findings) {
   for (const Targets& each : kTargets) {
     if (object.kind != each.kind) continue;
     std::string names;
-    std::vector<std::string_view> known;
-    const std::vector<YamlValue> there = AllAt(object.yaml, each.list);
-    for (const YamlValue& name : there) {
-      known.push_back(name.Text());
-      Append(&names, names.empty() ? "" : ", ", name.Text());
+    std::set<std::string> known;
+    for (const std::string_view list : SplitWords(each.lists)) {
+      for (const YamlValue& name : AllAt(object.yaml, list)) {
+        known.insert(name.Text());
+        Append(&names, names.empty() ? "" : ", ", name.Text());
+      }
     }
     for (const YamlValue& target : AllAt(object.yaml, each.path)) {
-      if (std::ranges::find(known, target.Text()) != known.end()) continue;
-      findings->Add("operator-refused", object.file, target.line(),
-                    fmt::format("{}: {} names {}, which none of its replicatedJobs is called",
-                                object.what, each.path, target.Text()),
-                    Concat("name one that it has: ", names));
+      if (known.contains(target.Text())) continue;
+      findings->Add(
+          each.rule, object.file, target.line(),
+          fmt::format("{}: {} names {}, which none of {} is called", object.what, each.path,
+                      target.Text(),
+                      each.lists == kContainers ? "its containers" : "its replicatedJobs"),
+          Concat("name one that it has: ", names));
     }
   }
 }
@@ -640,6 +679,95 @@ void CheckSubdomain(const Workload& workload, const std::vector<ServiceGiven>& s
   }
 }
 
+// --- what selects pods ---
+
+struct PodsGiven {
+  std::string name_space, what, name;
+  std::map<std::string, std::string> labels;
+};
+
+std::vector<PodsGiven> AllPods(const Manifests& manifests) {
+  std::vector<PodsGiven> all;
+  for (const Workload& workload : manifests.workloads) {
+    for (const PodTemplate& pods : workload.templates) {
+      all.push_back({workload.name_space, workload.ToString(), workload.name, pods.labels});
+    }
+  }
+  for (const Written& each : manifests.others) {
+    PodsGiven pods{"", "", each.yaml.At("metadata.name").Text(), {}};
+    pods.name_space = each.yaml.At("metadata.namespace").Text();
+    if (pods.name_space.empty()) pods.name_space = "default";
+    pods.what = Concat(each.yaml.Get("kind").Text(), " ", pods.name);
+    for (const YamlField& field : each.yaml.At("spec.template.metadata.labels").Fields()) {
+      pods.labels[field.key] = field.value->text;
+    }
+    if (!pods.labels.empty()) all.push_back(std::move(pods));
+  }
+  return all;
+}
+
+// A selector that selects nobody, where pods that were meant are given: of a label that differs by
+// a letter, or, with `parts`, by what follows a dash, which in jobs may well be another job.
+void CheckSelects(const WalkedObject& object, const std::string& what, const YamlValue& selector,
+                  bool parts, const std::vector<PodsGiven>& all, Findings* findings) {
+  if (selector.Fields().empty()) return;
+  const PodsGiven* meant = nullptr;
+  YamlField wrong;
+  for (const PodsGiven& pods : all) {
+    if (pods.name_space != object.name_space) continue;
+    const YamlField unmet = Unmet(selector, pods.labels);
+    if (unmet.key.empty()) return;
+    const auto label = pods.labels.find(unmet.key);
+    const bool named = object.name == pods.name;
+    if (label == pods.labels.end() && !named) continue;
+    // Others may lead to pods that aren't given.
+    if (!named && !IsNearName(unmet.value->text, label->second) &&
+        !(parts && IsPart(unmet.value->text, label->second))) {
+      continue;
+    }
+    meant = &pods;
+    wrong = unmet;
+  }
+  if (meant == nullptr || findings->HasErrorAt(object.file, wrong.line)) return;
+  const auto label = meant->labels.find(wrong.key);
+  std::string labels;
+  for (const auto& [key, value] : meant->labels) {
+    Append(&labels, labels.empty() ? "" : ", ", key, ": ", value);
+  }
+  findings->Add(
+      "reference-not-found", object.file, wrong.line,
+      fmt::format("{} selects {}={}, and none of the pods that are given; those of {} "
+                  "have {}",
+                  what, wrong.key, wrong.value->text, meant->what,
+                  label == meant->labels.end() ? std::string("no such label") : label->second),
+      label == meant->labels.end() ? Concat("select a label that the pods have: ", labels)
+                                   : Concat("select ", wrong.key, ": ", label->second));
+}
+
+void CheckSelectors(const WalkedObject& object, const std::vector<PodsGiven>& all,
+                    Findings* findings) {
+  constexpr std::pair<std::string_view, std::string_view> kSelectors[] = {
+      {"PodDisruptionBudget", "spec.selector.matchLabels"},
+      {"NetworkPolicy", "spec.podSelector.matchLabels"},
+      {"Service", "spec.selector"},
+  };
+  for (const auto& [kind, path] : kSelectors) {
+    if (object.kind == kind) {
+      CheckSelects(object, object.what, object.yaml.At(path), true, all, findings);
+    }
+  }
+  Walk(object.yaml, [&](const WalkedField& at) {
+    if (at.Is("topologySpreadConstraints.labelSelector") ||
+        at.Is("podAffinityTerm.labelSelector") ||
+        at.Is("requiredDuringSchedulingIgnoredDuringExecution.labelSelector")) {
+      const YamlValue namespaces = at.parent.Get("namespaces");
+      if (namespaces.present() || at.parent.Get("namespaceSelector").present()) return;
+      CheckSelects(object, Concat(object.what, ": its labelSelector"), at.value.Get("matchLabels"),
+                   false, all, findings);
+    }
+  });
+}
+
 // --- labels that stand on the object instead of the nodes ---
 
 void CheckFlavorLabels(const WalkedObject& object, Findings* findings) {
@@ -677,7 +805,9 @@ void CheckAllNames(const Manifests& manifests, const std::string& scheduler_name
   for (const Workload& workload : manifests.workloads) {
     CheckSubdomain(workload, services, findings);
   }
+  const std::vector<PodsGiven> pods = AllPods(manifests);
   for (const WalkedObject& object : objects) {
+    CheckSelectors(object, pods, findings);
     Names names(object, scheduler_name, levels, findings);
     CheckTargets(object, findings);
     CheckSelector(object, findings);

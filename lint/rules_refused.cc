@@ -12,6 +12,7 @@
 #include "kube/objects/max_seconds.h"
 #include "kube/objects/topology_asked.h"
 #include "kube/objects/well_known.h"
+#include "lint/launch_command.h"
 #include "lint/rules.h"
 #include "lint/text.h"
 
@@ -27,65 +28,107 @@ constexpr std::string_view kTotalCount = "kueue.x-k8s.io/pod-group-total-count";
 
 // --- names that stand where nobody reads them ---
 
-enum class Stands { kLabel, kAnnotation };
+// Where a name is read, or stands.
+enum Level : unsigned { kNowhere = 0, kOnJob = 1, kOnJobTemplate = 2, kOnPods = 4 };
 
-struct Misplaced {
+struct ReadName {
   std::string_view name;
-  Stands where;
-  bool on_job;   // where it is wrong: on the job itself
-  bool on_pods;  // or on its pods
-  std::string_view fix;
+  bool label;       // else an annotation
+  unsigned levels;  // Levels; kNowhere: read by nobody any more
+  std::string_view fix = "";
 };
 
-constexpr Misplaced kMisplaced[] = {
-    {kQueueName, Stands::kAnnotation, true, true,
-     "write kueue.x-k8s.io/queue-name as a label of the job (metadata.labels)"},
-    {"kueue.x-k8s.io/priority-class", Stands::kAnnotation, true, true,
-     "write kueue.x-k8s.io/priority-class as a label of the job (metadata.labels)"},
-    {kube::kMaxSecondsLabel, Stands::kAnnotation, true, true,
-     "write kueue.x-k8s.io/max-exec-time-seconds as a label of the job (metadata.labels)"},
-    {kube::kKueueGroupLabel, Stands::kAnnotation, false, true,
-     "write kueue.x-k8s.io/pod-group-name as a label of the pods"},
-    {kTotalCount, Stands::kLabel, true, true,
-     "write kueue.x-k8s.io/pod-group-total-count as an annotation of the pods"},
-    {kube::kPodGroupLabel, Stands::kAnnotation, true, true,
-     "write scheduling.x-k8s.io/pod-group as a label of the pod template"},
-    {kube::kPodGroupLabel, Stands::kLabel, true, false,
-     "write label scheduling.x-k8s.io/pod-group in the pod template's metadata"},
-    {kube::kRequiredTopology, Stands::kLabel, true, true,
-     "write it as an annotation of the pod template"},
-    {kube::kPreferredTopology, Stands::kLabel, true, true,
-     "write it as an annotation of the pod template"},
-    {kube::kRequiredTopology, Stands::kAnnotation, true, false,
-     "write it in the pod template's metadata"},
-    {kube::kPreferredTopology, Stands::kAnnotation, true, false,
-     "write it in the pod template's metadata"},
-    {kube::kDoNotDisruptAnnotation, Stands::kLabel, true, true,
-     "leave it out: Muster sets that annotation by itself"},
+constexpr unsigned kAnywhere = kOnJob | kOnJobTemplate | kOnPods;
+constexpr ReadName kReadNames[] = {
+    {kQueueName, true, kAnywhere},
+    {"kueue.x-k8s.io/priority-class", true, kAnywhere},
+    {kube::kMaxSecondsLabel, true, kAnywhere},
+    {kube::kKueueGroupLabel, true, kOnPods},
+    {kTotalCount, false, kOnPods},
+    {"kueue.x-k8s.io/retriable-in-group", false, kOnPods},
+    {"kueue.x-k8s.io/pod-group-fast-admission", false, kOnPods},
+    {kube::kPodGroupLabel, true, kOnPods},
+    {kube::kRequiredTopology, false, kOnPods},
+    {kube::kPreferredTopology, false, kOnPods},
+    {"kueue.x-k8s.io/podset-unconstrained-topology", false, kOnPods},
+    {"kueue.x-k8s.io/podset-group-name", false, kOnPods},
+    {"kueue.x-k8s.io/job-min-parallelism", false, kOnJob},
+    {"kueue.x-k8s.io/elastic-job", false, kOnJob},
+    {kube::kDoNotDisruptAnnotation, false, kOnPods,
+     "write it as an annotation of the pod template, or leave it out: Muster sets it by itself"},
+    {"cluster-autoscaler.kubernetes.io/safe-to-evict", false, kOnPods},
+    {"controller.kubernetes.io/pod-deletion-cost", false, kOnPods},
+    {"k8s.v1.cni.cncf.io/networks", false, kOnPods},
+    {"trainer.kubeflow.org/trainjob-ancestor-step", true, kOnJobTemplate},
+    {"alpha.jobset.sigs.k8s.io/exclusive-topology", false, kAnywhere},
+    {"alpha.jobset.sigs.k8s.io/node-selector", false, kOnJob | kOnJobTemplate},
     // Of the time before PodGroups, and of other schedulers.
-    {"pod-group.scheduling.sigs.k8s.io", Stands::kLabel, true, true,
+    {"pod-group.scheduling.sigs.k8s.io", true, kNowhere,
      "name the PodGroup by label scheduling.x-k8s.io/pod-group of the pod template"},
-    {"pod-group.scheduling.sigs.k8s.io/name", Stands::kLabel, true, true,
+    {"pod-group.scheduling.sigs.k8s.io/name", true, kNowhere,
      "make a PodGroup, and name it by label scheduling.x-k8s.io/pod-group of the pod template"},
-    {"pod-group.scheduling.sigs.k8s.io/min-available", Stands::kLabel, true, true,
+    {"pod-group.scheduling.sigs.k8s.io/min-available", true, kNowhere,
      "write it as spec.minMember of a PodGroup (scheduling.x-k8s.io/v1alpha1)"},
-    {"scheduling.k8s.io/group-name", Stands::kAnnotation, true, true,
+    {"scheduling.k8s.io/group-name", false, kNowhere,
      "make a PodGroup of scheduling.x-k8s.io/v1alpha1, and name it by label "
      "scheduling.x-k8s.io/pod-group of the pod template"},
 };
 
-void CheckNames(const YamlValue& metadata, bool of_job, const std::string& what,
-                const std::string& file, Findings* findings) {
-  for (const Misplaced& each : kMisplaced) {
-    if (of_job ? !each.on_job : !each.on_pods) continue;
-    const bool label = each.where == Stands::kLabel;
-    const YamlValue found = metadata.Get(label ? "labels" : "annotations").Get(each.name);
-    if (!found.present()) continue;
-    findings->Add("name-not-read", file, found.line(),
-                  fmt::format("{}: nobody reads {} {} of {}", what, label ? "label" : "annotation",
-                              each.name, of_job ? "the job" : "the pods"),
-                  each.fix);
+struct NamesAt {
+  Level level;
+  YamlValue metadata;
+  const std::string* file;
+};
+
+std::string_view TextOf(unsigned levels) {
+  return (levels & kOnJob) != 0           ? "the job"
+         : (levels & kOnJobTemplate) != 0 ? "the Job's template (replicatedJobs[].template)"
+                                          : "the pod template";
+}
+
+void CheckNames(const std::vector<NamesAt>& all, const std::string& what, Findings* findings) {
+  for (const ReadName& each : kReadNames) {
+    const auto find = [&](const NamesAt& at, bool label) {
+      return at.metadata.Get(label ? "labels" : "annotations").Get(each.name);
+    };
+    const bool right = std::ranges::any_of(all, [&](const NamesAt& at) {
+      return (each.levels & at.level) != 0 && find(at, each.label).present();
+    });
+    for (const NamesAt& at : all) {
+      for (const bool label : {true, false}) {
+        const YamlValue found = find(at, label);
+        const bool of_kind = label == each.label;
+        const bool wrong = of_kind ? (each.levels & at.level) == 0 : each.levels != kNowhere;
+        if (!found.present() || !wrong || right) continue;
+        const std::string text =
+            fmt::format("{}: nobody reads {} {} of {}", what, label ? "label" : "annotation",
+                        each.name, at.level == kOnPods ? "the pods" : TextOf(at.level));
+        const std::string fix =
+            each.fix.empty()
+                ? fmt::format("write {} as {} of {} (metadata.{})", each.name,
+                              each.label ? "a label" : "an annotation", TextOf(each.levels),
+                              each.label ? "labels" : "annotations")
+                : std::string(each.fix);
+        // Muster sets by itself what it would keep.
+        if (each.name == kube::kDoNotDisruptAnnotation && of_kind) {
+          findings->AddWarning("name-not-read", *at.file, found.line(), text, fix);
+        } else {
+          findings->Add("name-not-read", *at.file, found.line(), text, fix);
+        }
+      }
+    }
   }
+}
+
+// Of a runtime, which TrainJobs share.
+void CheckRuntimeNames(const Written& object, const std::string& what, Findings* findings) {
+  std::vector<NamesAt> all = {{kOnJob, object.yaml.Get("metadata"), &object.file},
+                              {kOnJob, object.yaml.At("spec.template.metadata"), &object.file}};
+  for (const YamlValue& job : object.yaml.At("spec.template.spec.replicatedJobs").Items()) {
+    all.push_back({kOnJobTemplate, job.At("template.metadata"), &object.file});
+    all.push_back({kOnPods, job.At("template.spec.template.metadata"), &object.file});
+  }
+  CheckNames(all, what, findings);
 }
 
 // --- pods ---
@@ -203,21 +246,6 @@ void CheckPod(const PodTemplate& pods, const Workload& workload, const std::stri
 
 // --- jobs ---
 
-// Of mpirun: "-np 16". 0: not said.
-LocatedCount ProcessesOf(const Container& container) {
-  LocatedCount count;
-  for (size_t i = 0; i + 1 < container.words.size(); ++i) {
-    const std::string& word = container.words[i].Text();
-    int64_t value = 0;
-    if (word != "-np" && word != "--np" && word != "-n") continue;
-    if (ParseInt(container.words[i + 1].Text(), &value)) {
-      count = {value, container.words[i + 1].line()};
-    }
-  }
-  return container.words.empty() || container.words.front().Text() != "mpirun" ? LocatedCount()
-                                                                               : count;
-}
-
 void CheckSlots(const Workload& workload, Findings* findings) {
   const std::string what = workload.ToString();
   const YamlValue slots = workload.yaml.Get("spec").Get("slotsPerWorker");
@@ -246,13 +274,29 @@ void CheckSlots(const Workload& workload, Findings* findings) {
   }
   for (const PodTemplate& pods : workload.templates) {
     for (const Container& container : pods.containers) {
-      const LocatedCount processes = ProcessesOf(container);
-      if (pods.role != "Launcher" || processes.value <= all) continue;
-      findings->Add(
-          "nproc-per-node-mismatch", workload.file, processes.line,
-          fmt::format("{} starts {} processes, but its {} with {} each have room for {}", what,
-                      processes.value, Counted(workers, "worker"), Counted(count, "slot"), all),
-          Concat("start ", all, ", or make more workers or slots"));
+      for (const MpirunCall& call : FindMpirun(container)) {
+        if (pods.role != "Launcher") continue;
+        if (call.processes.value > all) {
+          findings->Add(
+              "nproc-per-node-mismatch", workload.file, call.processes.line,
+              fmt::format("{} starts {} processes, but its {} with {} each have room for {}", what,
+                          call.processes.value, Counted(workers, "worker"), Counted(count, "slot"),
+                          all),
+              Concat("start ", all, ", or make more workers or slots"));
+        } else if (call.per_node.value > count) {
+          findings->Add(
+              "nproc-per-node-mismatch", workload.file, call.per_node.line,
+              fmt::format("{} starts {} processes per node, but its workers have {} each", what,
+                          call.per_node.value, Counted(count, "slot")),
+              fmt::format("start {}, or set slotsPerWorker to {}", count, call.per_node.value));
+        } else if (call.host_slots.present() && call.host_slots.value < call.processes.value) {
+          findings->Add("nproc-per-node-mismatch", workload.file, call.processes.line,
+                        fmt::format("{} starts {} processes on hosts with {} in all", what,
+                                    call.processes.value, Counted(call.host_slots.value, "slot")),
+                        fmt::format("start {}, or name more hosts or slots in line {}",
+                                    call.host_slots.value, call.host_slots.line));
+        }
+      }
     }
   }
 }
@@ -352,12 +396,17 @@ void CheckOperator(const Workload& workload, Findings* findings) {
 void CheckRefused(const Workload& workload, Findings* findings) {
   const std::string what = workload.ToString();
   const bool is_pod = workload.kind == "Pod" || workload.kind == "Pods of group";
-  if (!is_pod) CheckNames(workload.yaml.Get("metadata"), true, what, workload.file, findings);
+  std::vector<NamesAt> names;
+  if (!is_pod) names.push_back({kOnJob, workload.yaml.Get("metadata"), &workload.file});
+  for (const YamlValue& job : workload.yaml.At("spec.replicatedJobs").Items()) {
+    names.push_back({kOnJobTemplate, job.At("template.metadata"), &workload.file});
+  }
   for (const PodTemplate& pods : workload.templates) {
     if (pods.incomplete || pods.told_at > 0 || pods.layers.size() != 1) continue;
-    CheckNames(pods.metadata, false, what, pods.file, findings);
+    names.push_back({kOnPods, pods.metadata, &pods.file});
     CheckPod(pods, workload, what, findings);
   }
+  CheckNames(names, what, findings);
   CheckOperator(workload, findings);
 }
 
@@ -379,6 +428,9 @@ void CheckRefused(const Written& object, const Manifests& manifests, Findings* f
                     "apiVersion: scheduling.x-k8s.io/v1alpha1\n");
       break;
     }
+  }
+  if (kind.ends_with("TrainingRuntime")) {
+    CheckRuntimeNames(object, Concat(kind, " ", name), findings);
   }
   if (kind == "ClusterQueue") {
     const bool newer = version.Text() == "kueue.x-k8s.io/v1beta2";

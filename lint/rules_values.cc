@@ -4,6 +4,7 @@
 #include <cctype>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -182,28 +183,104 @@ void CheckQuota(const WalkedObject& quota, const Manifests& manifests, Findings*
   }
 }
 
+// What one container asks for of a resource, with what a LimitRange gives it that says nothing.
+struct Asked {
+  const LocatedCount* request = nullptr;  // nullptr: nothing
+  const LocatedCount* limit = nullptr;
+};
+
+Asked AskedOf(const Container& container, std::string_view resource) {
+  Asked asked;
+  const auto limit = container.limits.find(resource);
+  const auto request = container.requests.find(resource);
+  if (limit != container.limits.end()) asked.limit = &limit->second;
+  asked.request = request != container.requests.end() ? &request->second : asked.limit;
+  return asked;
+}
+
+// What the range's entry of that name has for the resource.
+LocatedCount EntryOf(const YamlValue& item, std::string_view entry, std::string_view resource) {
+  const YamlValue value = item.Get(entry).Get(resource);
+  const std::optional<int64_t> amount = Parse(value.Text(), resource);
+  return value.present() && amount ? LocatedCount{*amount, value.line()} : LocatedCount();
+}
+
+void CheckContainer(const WalkedObject& range, const YamlValue& item, const std::string& resource,
+                    const Workload& workload, const PodTemplate& pods, const Container& container,
+                    Findings* findings) {
+  const Asked asked = AskedOf(container, resource);
+  const auto tell = [&](const std::string& file, int line, const std::string& message,
+                        const std::string& fix) {
+    findings->Add("api-refused", file, line,
+                  fmt::format("{}: container {} {}, so that the API server refuses its pods",
+                              workload.ToString(), container.name, message),
+                  fix);
+  };
+  const LocatedCount given = EntryOf(item, "default", resource);
+  if (given.present() && asked.limit == nullptr && asked.request != nullptr &&
+      asked.request->value > given.value) {
+    const std::string text = item.Get("default").Get(resource).Text();
+    tell(range.file, given.line,
+         fmt::format("requests more {} than the {} that {} gives it as its limit", resource, text,
+                     range.what),
+         fmt::format("set a {} limit in the container, not below its request, or leave {} out of "
+                     "the LimitRange's default",
+                     resource, resource));
+  }
+  const LocatedCount min = EntryOf(item, "min", resource);
+  if (min.present() && asked.request != nullptr && asked.request->value < min.value) {
+    const std::string text = item.Get("min").Get(resource).Text();
+    tell(pods.file, asked.request->line,
+         fmt::format("requests less {} than {}'s min {}", resource, range.what, text),
+         fmt::format("request {} of {} at least", text, resource));
+  }
+  int64_t ratio = 0;
+  const YamlValue most = item.Get("maxLimitRequestRatio").Get(resource);
+  if (ParseInt(most.Text(), &ratio) && asked.limit != nullptr && asked.request != nullptr &&
+      asked.request->value > 0 && asked.limit->value / asked.request->value > ratio) {
+    tell(pods.file, asked.limit->line,
+         fmt::format("has a {} limit of more than {} times its request, which {} rules out",
+                     resource, ratio, range.what),
+         fmt::format("lower the {} limit, or raise the request", resource));
+  }
+}
+
+void CheckMost(const WalkedObject& range, const YamlValue& item, const YamlField& field,
+               const Workload& workload, const PodTemplate& pods, Findings* findings) {
+  const bool of_pod = item.Get("type").Text() == "Pod";
+  const std::optional<int64_t> max = Parse(field.value->text, field.key);
+  LocatedCount asks = pods.Asks(field.key);
+  for (const Container& each : pods.containers) {
+    if (!of_pod) asks = each.Asks(field.key);
+    if (max && asks.value > *max) break;
+  }
+  if (!max || asks.value <= *max) return;
+  findings->Add("api-refused", pods.file, asks.line,
+                fmt::format("{} asks for more {} than {}'s {}, which the API server refuses",
+                            workload.ToString(), field.key, range.what, field.value->text),
+                fmt::format("ask for {} of {} at most, or raise max in line {} of {}",
+                            field.value->text, field.key, field.line, range.what));
+}
+
 void CheckLimitRange(const WalkedObject& range, const Manifests& manifests, Findings* findings) {
   for (const YamlValue& item : range.yaml.At("spec.limits").Items()) {
     const bool of_pod = item.Get("type").Text() == "Pod";
     if (!of_pod && item.Get("type").Text() != "Container") continue;
-    for (const YamlField& field : item.Get("max").Fields()) {
-      const std::optional<int64_t> max = Parse(field.value->text, field.key);
-      for (const Workload& workload : manifests.workloads) {
-        if (!max || workload.name_space != range.name_space) continue;
-        for (const PodTemplate& pods : workload.templates) {
-          LocatedCount asks = pods.Asks(field.key);
-          for (const Container& each : pods.containers) {
-            if (!of_pod) asks = each.Asks(field.key);
-            if (asks.value > *max) break;
+    std::set<std::string> resources;
+    for (const char* entry : {"default", "min", "maxLimitRequestRatio"}) {
+      for (const YamlField& field : item.Get(entry).Fields()) resources.insert(field.key);
+    }
+    for (const Workload& workload : manifests.workloads) {
+      if (workload.name_space != range.name_space) continue;
+      for (const PodTemplate& pods : workload.templates) {
+        for (const YamlField& field : item.Get("max").Fields()) {
+          CheckMost(range, item, field, workload, pods, findings);
+        }
+        for (const Container& container : pods.containers) {
+          for (const std::string& resource : resources) {
+            if (of_pod) break;
+            CheckContainer(range, item, resource, workload, pods, container, findings);
           }
-          if (asks.value <= *max) continue;
-          findings->Add(
-              "api-refused", pods.file, asks.line,
-              fmt::format("{} asks for more {} than {}'s {}, which the API server refuses",
-                          workload.ToString(), field.key, range.what, field.value->text),
-              fmt::format("ask for {} of {} at most, or raise max in line {} of {}",
-                          field.value->text, field.key, field.line, range.what));
-          break;
         }
       }
     }
