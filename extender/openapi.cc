@@ -132,7 +132,7 @@ std::string OpenApiJson() {
   from["schema"]["pattern"] = "^((group|pod)/[^/]+/[^/]+)?$";
   json since = Parameter("since", "query", "string",
                          "Of a watch: tells only what came after this `version`, of a list or an "
-                         "event. 0: first everything as it is.");
+                         "event. 0, or without a watch: everything as it is.");
   since["schema"]["pattern"] = "^[0-9]{1,19}$";
   schemas.Of(*v1::GangEvent::descriptor());
   json paths;

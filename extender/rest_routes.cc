@@ -159,17 +159,17 @@ absl::StatusOr<GangPage> PageIn(const http::Request& request, bool watch) {
   return page;
 }
 
-// Where a watch is to go on; nullopt: it is to begin with all.
+// Where a watch is to go on; nullopt: it is to begin with all. A list is always of all.
 absl::StatusOr<std::optional<uint64_t>> SinceIn(const http::Request& request, bool watch) {
   const std::string* since = request.Query("since");
   if (since == nullptr) return std::nullopt;
-  if (!watch) return absl::InvalidArgumentError("since is for watches");
   uint64_t version = 0;
-  if (!absl::SimpleAtoi(*since, &version)) {
+  if (since->find_first_not_of("0123456789") != std::string::npos ||
+      !absl::SimpleAtoi(*since, &version)) {
     return absl::InvalidArgumentError(
         fmt::format("since: want a version that a list or a watch told, got \"{}\"", *since));
   }
-  return version == 0 ? std::nullopt : std::optional(version);
+  return !watch || version == 0 ? std::nullopt : std::optional(version);
 }
 
 // What a request is about.
