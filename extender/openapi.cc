@@ -53,12 +53,11 @@ json Operation(const char* summary, const json& schema, const json& parameters) 
       {"503", Refusal("This process doesn't lead, and `detail` names who does; or the API server "
                       "can't be asked about the token, and Retry-After says when to ask.")}};
   for (const json& parameter : parameters) {
-    if (parameter["name"] != "watch") continue;
-    responses["200"]["content"]["application/x-ndjson"] = {{"schema", {{"type", "string"}}}};
-  }
-  for (const json& parameter : parameters) {
-    if (parameter["name"] != "since") continue;
-    responses["410"] = Refusal("What changed since then isn't known any more: begin anew.");
+    if (parameter["name"] == "watch") {
+      responses["200"]["content"]["application/x-ndjson"] = {{"schema", {{"type", "string"}}}};
+    } else if (parameter["name"] == "since") {
+      responses["410"] = Refusal("What changed since then isn't known any more: begin anew.");
+    }
   }
   return {{"get", {{"summary", summary}, {"parameters", parameters}, {"responses", responses}}}};
 }

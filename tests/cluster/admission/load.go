@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,65 +96,20 @@ const (
 	flavorLabel = "bench.muster.dev/flavor"
 	// What a node has room for, as many cpus as pods.
 	podsPerNode = 100
-	// At once: the API server is to be busy, not its queues full.
-	parallel = 16
 )
 
 var kueueGroup = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
 
-// eachOf calls a function for all items, some at once.
-func eachOf[T any](items []T, call func(T) error) error {
-	var wait sync.WaitGroup
-	next := make(chan T)
-	failures := make([]error, parallel)
-	for i := range parallel {
-		wait.Go(func() {
-			for item := range next {
-				if failures[i] == nil {
-					failures[i] = call(item)
-				}
-			}
-		})
-	}
-	for _, item := range items {
-		next <- item
-	}
-	close(next)
-	wait.Wait()
-	return errors.Join(failures...)
-}
-
-// exemptBoth has the API server queue and refuse nothing of either program: the
-// limit is the client's, the same for both.
-func exemptBoth(ctx context.Context, p *plane.Plane) error {
-	callers := []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: plane.KueueUser}},
-		{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: plane.ServiceAccount}}}
-	all := []string{flowcontrolv1.ResourceAll}
-	_, err := p.Client.FlowcontrolV1().FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
-		ObjectMeta: metav1.ObjectMeta{Name: "race"},
-		Spec: flowcontrolv1.FlowSchemaSpec{
-			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: flowcontrolv1.PriorityLevelConfigurationNameExempt},
-			MatchingPrecedence:         2,
-			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects: callers,
-				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
-					Verbs: all, APIGroups: all, Resources: all, ClusterScope: true, Namespaces: []string{flowcontrolv1.NamespaceEvery},
-				}},
-			}},
-		},
-	}, metav1.CreateOptions{})
-	return err
-}
-
 // createShared makes what all races use.
 func (l load) createShared(ctx context.Context, p *plane.Plane) error {
-	if err := exemptBoth(ctx, p); err != nil {
+	// The limit is the client's, the same for both.
+	if err := plane.Exempt(ctx, p.Client, plane.KueueUser, plane.ServiceAccount); err != nil {
 		return err
 	}
 	if err := l.createNodes(ctx, p); err != nil {
 		return err
 	}
-	return eachOf(l.queues, func(queue string) error {
+	return plane.EachOf(l.queues, plane.Creators, func(queue string) error {
 		_, err := p.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: queue},
 		}, metav1.CreateOptions{})
@@ -191,7 +142,7 @@ func (l load) createQueues(ctx context.Context, p *plane.Plane) error {
 			return err
 		}
 	}
-	return eachOf(l.queues, func(queue string) error {
+	return plane.EachOf(l.queues, plane.Creators, func(queue string) error {
 		if err := create("ClusterQueue", "clusterqueues", "", queue, "spec", map[string]any{
 			"namespaceSelector": map[string]any{},
 			"cohortName":        queue[:len("cohort0")],
@@ -215,7 +166,7 @@ func (l load) createQueues(ctx context.Context, p *plane.Plane) error {
 
 // release lets the jobs of all queues be admitted.
 func (l load) release(ctx context.Context, p *plane.Plane) error {
-	return eachOf(l.queues, func(queue string) error {
+	return plane.EachOf(l.queues, plane.Creators, func(queue string) error {
 		_, err := p.Dynamic.Resource(kueueGroup.WithResource("clusterqueues")).Patch(ctx, queue, types.MergePatchType,
 			[]byte(`{"spec":{"stopPolicy":"None"}}`), metav1.PatchOptions{})
 		return err
@@ -233,43 +184,14 @@ func (l load) createNodes(ctx context.Context, p *plane.Plane) error {
 	for i := range names {
 		names[i] = fmt.Sprintf("node-%d", i)
 	}
-	if err := eachOf(names, func(name string) error {
-		_, err := p.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-				flavorLabel:              flavor,
-				corev1.LabelHostname:     name,
-				corev1.LabelTopologyZone: "us-west-2a",
-				corev1.LabelArchStable:   "amd64",
-				corev1.LabelOSStable:     "linux",
-			}},
-			Status: corev1.NodeStatus{
-				Capacity: resources, Allocatable: resources,
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
-			},
-		}, metav1.CreateOptions{})
-		return err
-	}); err != nil {
-		return err
-	}
-	return await(ctx, "nodes without taints", func() (string, error) {
-		nodes, err := p.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return "", err
-		}
-		for _, node := range nodes.Items {
-			if len(node.Spec.Taints) > 0 {
-				return fmt.Sprintf("node %s has taint %s", node.Name, node.Spec.Taints[0].Key), nil
-			}
-		}
-		return "", nil
-	})
+	return plane.CreateReadyNodes(ctx, p.Client, names, map[string]string{flavorLabel: flavor}, resources)
 }
 
 // createJobs makes all jobs, suspended, for this scheduler.
 func (l load) createJobs(ctx context.Context, p *plane.Plane, scheduler string) error {
 	yes := true
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	return eachOf(l.jobs, func(j job) error {
+	return plane.EachOf(l.jobs, plane.Creators, func(j job) error {
 		pods := int32(j.size.pods)
 		_, err := p.Client.BatchV1().Jobs(j.namespace).Create(ctx, &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: j.name, Labels: map[string]string{
@@ -295,13 +217,13 @@ func (l load) createJobs(ctx context.Context, p *plane.Plane, scheduler string) 
 // deleteJobs ends all jobs, and returns when their Workloads have followed them.
 func (l load) deleteJobs(ctx context.Context, p *plane.Plane) error {
 	background := metav1.DeletePropagationBackground
-	if err := eachOf(l.queues, func(queue string) error {
+	if err := plane.EachOf(l.queues, plane.Creators, func(queue string) error {
 		return p.Client.BatchV1().Jobs(queue).DeleteCollection(ctx,
 			metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{})
 	}); err != nil {
 		return err
 	}
-	return await(ctx, "the end of all Workloads", func() (string, error) {
+	return plane.Await(ctx, "the end of all Workloads", func() (string, error) {
 		left, err := p.Dynamic.Resource(timeline.Workloads).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) || err == nil && len(left.Items) == 0 {
 			return "", nil
@@ -310,22 +232,4 @@ func (l load) deleteJobs(ctx context.Context, p *plane.Plane) error {
 		}
 		return left.Items[0].GetNamespace() + "/" + left.Items[0].GetName() + " is there", nil
 	})
-}
-
-// await asks again until nothing is missing, for some minutes.
-func await(ctx context.Context, what string, missing func() (string, error)) error {
-	for deadline := time.Now().Add(3 * time.Minute); ; {
-		text, err := missing()
-		if err != nil || text == "" {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waited in vain for %s: %s", what, text)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }

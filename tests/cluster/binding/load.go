@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,9 +25,6 @@ const (
 
 	podGroupLabel = "scheduling.x-k8s.io/pod-group"
 	gate          = "muster.dev/admission"
-
-	// Who creates at once: a job controller, not a flood.
-	creators = 16
 )
 
 // load is so many gangs of so many pods.
@@ -73,34 +68,11 @@ func newCluster(ctx context.Context, p *plane.Plane, nodes int) (*cluster, error
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	if err := c.exemptAll(ctx); err != nil {
+	if err := plane.Exempt(ctx, c.client, plane.ServiceAccount, plane.StockSchedulerUser,
+		plane.CallerUser(plane.PeerSchedulerName), plane.CallerUser(plane.RawCaller)); err != nil {
 		return nil, err
 	}
 	return c, c.createNodes(ctx, nodes)
-}
-
-// exemptAll has the API server queue and refuse nothing of whoever is measured.
-func (c *cluster) exemptAll(ctx context.Context) error {
-	var callers []flowcontrolv1.Subject
-	for _, user := range []string{plane.ServiceAccount, plane.StockSchedulerUser,
-		plane.CallerUser(plane.PeerSchedulerName), plane.CallerUser(plane.RawCaller)} {
-		callers = append(callers, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}})
-	}
-	all := []string{flowcontrolv1.ResourceAll}
-	_, err := c.client.FlowcontrolV1().FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
-		ObjectMeta: metav1.ObjectMeta{Name: "race"},
-		Spec: flowcontrolv1.FlowSchemaSpec{
-			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: flowcontrolv1.PriorityLevelConfigurationNameExempt},
-			MatchingPrecedence:         2,
-			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects: callers,
-				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
-					Verbs: all, APIGroups: all, Resources: all, ClusterScope: true, Namespaces: []string{flowcontrolv1.NamespaceEvery},
-				}},
-			}},
-		},
-	}, metav1.CreateOptions{})
-	return err
 }
 
 // createNodes returns when the controllers have found them Ready.
@@ -114,37 +86,9 @@ func (c *cluster) createNodes(ctx context.Context, count int) error {
 	for i := range count {
 		c.nodes = append(c.nodes, fmt.Sprintf("node-%05d", i))
 	}
-	if err := eachOf(c.nodes, creators, func(name string) error {
-		_, err := c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-				corev1.LabelHostname:           name,
-				corev1.LabelTopologyZone:       "us-west-2a",
-				corev1.LabelTopologyRegion:     "us-west-2",
-				corev1.LabelInstanceTypeStable: "p5.48xlarge",
-				corev1.LabelArchStable:         "amd64",
-				corev1.LabelOSStable:           "linux",
-			}},
-			Status: corev1.NodeStatus{
-				Capacity: resources, Allocatable: resources,
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
-			},
-		}, metav1.CreateOptions{})
-		return err
-	}); err != nil {
-		return err
-	}
-	return await(ctx, "nodes without taints", func() (string, error) {
-		nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return "", err
-		}
-		for _, node := range nodes.Items {
-			if len(node.Spec.Taints) > 0 {
-				return fmt.Sprintf("node %s has taint %s", node.Name, node.Spec.Taints[0].Key), nil
-			}
-		}
-		return "", nil
-	})
+	return plane.CreateReadyNodes(ctx, c.client, c.nodes, map[string]string{
+		corev1.LabelTopologyRegion: "us-west-2", corev1.LabelInstanceTypeStable: "p5.48xlarge",
+	}, resources)
 }
 
 // createGroups makes the next race's namespace with the gangs' PodGroups.
@@ -156,7 +100,7 @@ func (c *cluster) createGroups(ctx context.Context, l load) (namespace string, e
 	}, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
-	return namespace, eachOf(numbers(l.gangs), creators, func(gang int) error {
+	return namespace, plane.EachOf(numbers(l.gangs), plane.Creators, func(gang int) error {
 		_, err := c.plane.Dynamic.Resource(timeline.PodGroups).Namespace(namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": timeline.PodGroups.GroupVersion().String(),
 			"kind":       "PodGroup",
@@ -173,7 +117,7 @@ func (c *cluster) createPods(ctx context.Context, l load, namespace, scheduler s
 	grace := int64(0)
 	resources := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), gpu: *resource.NewQuantity(gpus, resource.DecimalSI)}
 	made := make([]created, l.pods())
-	return made, eachOf(numbers(l.pods()), creators, func(i int) error {
+	return made, plane.EachOf(numbers(l.pods()), plane.Creators, func(i int) error {
 		gang := i / l.size
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: podName(gang, i%l.size), Labels: map[string]string{podGroupLabel: gangName(gang)}},
@@ -207,7 +151,7 @@ func (c *cluster) clearAway(ctx context.Context, namespace string) error {
 	return errors.Join(
 		c.client.CoreV1().Pods(namespace).DeleteCollection(ctx, now, metav1.ListOptions{}),
 		c.plane.Dynamic.Resource(timeline.PodGroups).Namespace(namespace).DeleteCollection(ctx, now, metav1.ListOptions{}),
-		await(ctx, "the end of all pods", func() (string, error) {
+		plane.Await(ctx, "the end of all pods", func() (string, error) {
 			left, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 			if err != nil || len(left.Items) == 0 {
 				return "", err
@@ -222,44 +166,4 @@ func numbers(count int) []int {
 		all[i] = i
 	}
 	return all
-}
-
-// eachOf calls a function for all items in their order, so many at once.
-func eachOf[T any](items []T, atOnce int, call func(T) error) error {
-	var wait sync.WaitGroup
-	next := make(chan T)
-	failures := make([]error, atOnce)
-	for i := range atOnce {
-		wait.Go(func() {
-			for item := range next {
-				if failures[i] == nil {
-					failures[i] = call(item)
-				}
-			}
-		})
-	}
-	for _, item := range items {
-		next <- item
-	}
-	close(next)
-	wait.Wait()
-	return errors.Join(failures...)
-}
-
-// await asks again until nothing is missing, for some minutes.
-func await(ctx context.Context, what string, missing func() (string, error)) error {
-	for deadline := time.Now().Add(3 * time.Minute); ; {
-		text, err := missing()
-		if err != nil || text == "" {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waited in vain for %s: %s", what, text)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
