@@ -24,6 +24,8 @@ const std::vector<RuleInfo>& Rules() {
        "A NodePool removes empty nodes before the gang's last node can have come."},
       {"consolidation-underutilized", kWarning,
        "A NodePool for GPUs may replace nodes on which a job runs."},
+      {"device-not-asked", kWarning,
+       "A container sets itself up for devices that its pod doesn't ask for."},
       {"device-unknown", kError, "A pod asks for a device by a name that no node has."},
       {"efa-count-too-large", kError, "A pod asks for more EFA devices than any allowed type has."},
       {"efa-not-supported", kError, "A pod asks for EFA devices on types that have none."},
@@ -91,6 +93,8 @@ const std::vector<RuleInfo>& Rules() {
       {"scheduler-name-missing", kError, "Pods that belong to a gang don't name its scheduler."},
       {"spot-for-gang", kWarning, "A gang would run on spot instances."},
       {"value-unlikely", kError, "An amount, or a label's value, that nobody can mean."},
+      {"volume-bound-at-once", kWarning,
+       "A volume is made in some zone before its pod has a node."},
       {"zone-not-offered", kError, "The pods select a zone that no NodePool offers."},
   };
   return *rules;

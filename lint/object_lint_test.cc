@@ -130,7 +130,8 @@ const Rules& RulesOfSeveralObjects() {
                                        "reference-not-found",
                                        "value-unlikely",
                                        "node-class-mismatch",
-                                       "node-expires"};
+                                       "node-expires",
+                                       "volume-bound-at-once"};
   return *rules;
 }
 

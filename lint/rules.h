@@ -51,7 +51,7 @@ void CheckQueues(const Surroundings& around, Findings* findings);
 void CheckGangPolicy(const LintGang& gang, Findings* findings);
 void CheckProtection(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckLaunch(const LintGang& gang, Findings* findings);
-void CheckEfaSetup(const LintGang& gang, Findings* findings);
+void CheckDeviceSetup(const LintGang& gang, const Surroundings& around, Findings* findings);
 void CheckMaxSeconds(const std::string& what, const std::string& file, const LocatedText& label,
                      Findings* findings);
 void CheckHonoured(const LintGang& gang, Findings* findings);

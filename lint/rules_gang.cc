@@ -70,6 +70,19 @@ int64_t RendezvousSeconds(const LintGang& gang) {
   return seconds == 0 ? kRendezvousSeconds : seconds;
 }
 
+// The pods without which no rank starts to train: of an elastic training the least that it takes.
+int64_t LeastRanks(const LintGang& gang) {
+  int64_t least = gang.workload->elastic ? gang.least : gang.pods;
+  for (const PodTemplate* pods : gang.templates) {
+    for (const Container& container : pods->containers) {
+      for (const TorchrunCall& call : FindTorchrun(container)) {
+        if (call.min_nodes) least = std::min(least, *call.min_nodes);
+      }
+    }
+  }
+  return least;
+}
+
 void CheckShortTimeout(const LocatedCount& timeout, const std::string& file, Findings* findings) {
   if (!timeout.present() || timeout.value >= kNodeStartSeconds) return;
   findings->Add("schedule-timeout-short", file, timeout.line,
@@ -86,7 +99,8 @@ void CheckTimeout(const LintGang& gang, Findings* findings) {
   if (gang.WantsDevices()) CheckShortTimeout(timeout, gang.PolicyFile(), findings);
   const LocatedCount least = gang.MinMember();
   const int64_t rendezvous = RendezvousSeconds(gang);
-  if (least.present() && least.value < gang.pods && timeout.value > rendezvous) {
+  const bool waited_for = least.present() && least.value < LeastRanks(gang);
+  if (waited_for && timeout.value > rendezvous) {
     findings->Add(
         "schedule-timeout-long", gang.PolicyFile(), timeout.line,
         fmt::format("scheduleTimeoutSeconds is {}, but the {} that may start before the others "
@@ -303,7 +317,7 @@ void CheckGang(const LintGang& gang, const Surroundings& around, Findings* findi
   CheckPriorities(gang, around.manifests, findings);
   CheckProtection(gang, around, findings);
   CheckLaunch(gang, findings);
-  CheckEfaSetup(gang, findings);
+  CheckDeviceSetup(gang, around, findings);
   CheckHonoured(gang, findings);
   CheckOptOut(gang, around.manifests, findings);
 }

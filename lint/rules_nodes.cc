@@ -1,5 +1,5 @@
-// NodePools and their EC2NodeClasses against the gangs that use them: what Karpenter takes from
-// them but EC2, the image or the pods don't.
+// NodePools, their EC2NodeClasses and StorageClasses against the gangs that use them: what
+// Karpenter takes from them but EC2, the image or the pods don't.
 #include <algorithm>
 #include <cctype>
 #include <optional>
@@ -239,6 +239,82 @@ void CheckExpiry(const LintGang& gang, const NodePool& pool, Findings* findings)
       "let expireAfter be longer than the job, 720h for example, or Never", "expireAfter: 720h\n");
 }
 
+// do-not-disrupt holds a drifted node only where no terminationGracePeriod ends the waiting
+// (Karpenter v1.8, pkg/controllers/disruption/types.go).
+void CheckDrift(const LintGang& gang, const NodePool& pool, const Written& its,
+                Findings* findings) {
+  const YamlValue grace = pool.yaml.At("spec.template.spec.terminationGracePeriod");
+  absl::Duration period;
+  if (!absl::ParseDuration(grace.Text(), &period)) return;
+  const int64_t run = LongestRun(*gang.workload);
+  if (run > 0 && absl::Seconds(run) <= period) return;
+  for (const YamlValue& alias : AllAt(its.yaml, "spec.amiSelectorTerms.*.alias")) {
+    if (!alias.Text().ends_with("@latest")) continue;
+    findings->Add(
+        "node-expires", pool.file, grace.line(),
+        fmt::format("NodePool {} drains drifted nodes {} after, karpenter.sh/do-not-disrupt or "
+                    "not, and {} drifts with each new image: {} may run longer",
+                    pool.name, grace.Text(), alias.Text(), gang.Name()),
+        fmt::format("remove terminationGracePeriod, or name the image in {}: {}@v20250505 for "
+                    "example",
+                    Concat("EC2NodeClass ", its.yaml.At("metadata.name").Text()),
+                    alias.Text().substr(0, alias.Text().find('@'))));
+    return;
+  }
+}
+
+// --- volumes ---
+
+bool IsDefault(const YamlValue& storage_class) {
+  return storage_class.At("metadata.annotations")
+             .Get("storageclass.kubernetes.io/is-default-class")
+             .Text() == "true";
+}
+
+// EBS volumes are of one zone, which a class that binds at once chooses without asking the pod.
+bool ChoosesZone(const YamlValue& storage_class) {
+  const std::string& provisioner = storage_class.Get("provisioner").Text();
+  return (provisioner == "ebs.csi.aws.com" || provisioner == "kubernetes.io/aws-ebs") &&
+         storage_class.Get("volumeBindingMode").Text() != "WaitForFirstConsumer" &&
+         storage_class.Get("allowedTopologies").Items().empty();
+}
+
+void CheckVolumes(const LintGang& gang, const PodTemplate& pods, const Manifests& manifests,
+                  Findings* findings) {
+  std::vector<YamlValue> claims = AllAt(gang.workload->yaml, "spec.volumeClaimTemplates.*.spec");
+  for (const YamlValue& layer : pods.layers) {
+    for (const YamlValue& each : AllAt(layer, "volumes.*.ephemeral.volumeClaimTemplate.spec")) {
+      claims.push_back(each);
+    }
+    for (const YamlValue& name : AllAt(layer, "volumes.*.persistentVolumeClaim.claimName")) {
+      for (const Written& each : manifests.others) {
+        if (each.yaml.Get("kind").Text() == "PersistentVolumeClaim" &&
+            each.yaml.At("metadata.name").Text() == name.Text() &&
+            each.yaml.At("spec.volumeName").Text().empty()) {
+          claims.push_back(each.yaml.Get("spec"));
+        }
+      }
+    }
+  }
+  for (const Written& each : manifests.others) {
+    if (each.yaml.Get("kind").Text() != "StorageClass" || !ChoosesZone(each.yaml)) continue;
+    const std::string& name = each.yaml.At("metadata.name").Text();
+    if (std::ranges::none_of(claims, [&](const YamlValue& claim) {
+          const YamlValue its = claim.Get("storageClassName");
+          return its.present() ? its.Text() == name : IsDefault(each.yaml);
+        })) {
+      continue;
+    }
+    const YamlValue mode = each.yaml.Get("volumeBindingMode");
+    findings->Add(
+        "volume-bound-at-once", each.file, mode.present() ? mode.line() : each.yaml.line(),
+        fmt::format("StorageClass {} makes a volume in any zone before its pod has a node{}: {} "
+                    "gets nodes in several zones, or none where its volumes are",
+                    name, mode.present() ? "" : " (Immediate, which is the default)", gang.Name()),
+        "make volumes where the pods are", "volumeBindingMode: WaitForFirstConsumer\n");
+  }
+}
+
 // --- pods that each need a node of their own ---
 
 struct Alone {
@@ -333,10 +409,14 @@ void CheckNodes(const std::vector<LintGang>& gangs, const Surroundings& around,
       CheckDisk(gang, *pods, around, findings);
       if (!gang.IsGang()) continue;
       CheckAlone(gang, *pods, around, findings);
+      CheckVolumes(gang, *pods, manifests, findings);
       if (!pods->WantsDevices()) continue;
       for (const NodePool* pool : around.pools.For(*pods)) {
         const Written* its = ClassOf(*pool, manifests);
-        if (its != nullptr) CheckPublicAddress(gang, *pods, *pool, *its, findings);
+        if (its != nullptr) {
+          CheckPublicAddress(gang, *pods, *pool, *its, findings);
+          CheckDrift(gang, *pool, *its, findings);
+        }
         CheckExpiry(gang, *pool, findings);
       }
     }
