@@ -40,15 +40,6 @@ std::vector<std::pair<std::string, std::string>> PageHeaders() {
           {"Cache-Control", "no-cache"}};
 }
 
-// Of a watch: this process doesn't lead, there are too many, or it can't go on from there.
-http::Response NoRoom(const absl::Status& why) {
-  const bool too_many = absl::IsResourceExhausted(why);
-  const int status = too_many ? 429 : absl::IsOutOfRange(why) ? 410 : 503;
-  http::Response response = Problem(status, std::string(why.message()));
-  if (too_many) AddRefusalHeaders(429, &response);
-  return response;
-}
-
 class GangStream : public http::StreamSource {
  public:
   GangStream(StateStore* store, GangFilter filter, std::optional<uint64_t> since, absl::Time until)
@@ -242,7 +233,7 @@ class Rest {
       return responder.Send({.shared = {list->Json(), list}});
     }
     if (const absl::Status room = sources_.store->RoomForWatch(); !room.ok()) {
-      return responder.Send(NoRoom(room));
+      return responder.Send(ProblemOf(room));
     }
     responder.Stream(kLines, std::make_unique<ListStream>(sources_.store, kind, Until()));
   }
@@ -292,7 +283,7 @@ class Rest {
   void WatchGangs(GangFilter filter, std::optional<uint64_t> since,
                   const http::Responder& responder) const {
     if (const absl::Status room = sources_.store->RoomForWatch(since); !room.ok()) {
-      return responder.Send(NoRoom(room));
+      return responder.Send(ProblemOf(room));
     }
     responder.Stream(
         kLines, std::make_unique<GangStream>(sources_.store, std::move(filter), since, Until()));

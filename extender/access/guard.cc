@@ -34,6 +34,8 @@ int StatusOf(const absl::Status& refusal) {
       return 403;
     case absl::StatusCode::kResourceExhausted:
       return 429;
+    case absl::StatusCode::kOutOfRange:
+      return 410;
     default:
       return 503;
   }

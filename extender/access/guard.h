@@ -30,7 +30,8 @@ struct ProxiedGuard {
 http::Handler Guarded(const ProxiedGuard& guard, std::function<Wanted(const http::Request&)> wanted,
                       http::Handler handler);
 
-// A refusal (access_control.h) as RFC 9457 has it: 401, 403, 429 or 503.
+// A refusal (access_control.h, or StateStore::RoomForWatch) as RFC 9457 has it: 401, 403, 410, 429
+// or 503.
 http::Response ProblemOf(const absl::Status& refusal);
 int StatusOf(const absl::Status& refusal);
 // WWW-Authenticate and Retry-After, where they belong.

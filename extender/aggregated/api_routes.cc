@@ -219,8 +219,7 @@ void Watch(const ApiSources& sources, const Served& served, GangFilter filter,
     if (number > 0) life = absl::Seconds(number);
   }
   if (const absl::Status room = served.objects->RoomForWatch(since); !room.ok()) {
-    const int status = absl::IsResourceExhausted(room) ? 429 : absl::IsOutOfRange(room) ? 410 : 503;
-    return responder.Send(Failure(status, std::string(room.message())));
+    return responder.Send(Failure(StatusOf(room), std::string(room.message())));
   }
   const bool table = WantsTable(request);
   const auto object = [&resource = served.resource, table, include = InclusionIn(request),

@@ -106,22 +106,12 @@ manifests() {
 }
 
 build_peers() {
-  local folder main
+  local folder
   folder=$(module_folder kueue sigs.k8s.io/kueue)
   manifests kueue "$folder/config" components/crd/bases
   build kueue kueue sigs.k8s.io/kueue/cmd/kueue "6 minutes"
   build kueuectl kueue sigs.k8s.io/kueue/cmd/kueuectl "2 minutes"
   build minimalkueue kueue sigs.k8s.io/kueue/test/performance/scheduler/minimalkueue "a minute"
-  # It is fixed to 50 requests per second; the same with Muster's own limit.
-  main=$out/main.go
-  sed -e 's/kubeConfig.QPS = 50$/kubeConfig.QPS = 1000/' -e 's/kubeConfig.Burst = 100$/kubeConfig.Burst = 1000/' \
-    "$folder/test/performance/scheduler/minimalkueue/main.go" >"$main"
-  [[ $(grep -c '^\s*kubeConfig.* = 1000$' "$main") == 2 ]] || {
-    echo "build.sh: minimalkueue sets its limits in another way" >&2
-    exit 1
-  }
-  build minimalkueue-1000 kueue "$main" "a minute"
-
   build scheduler-plugins scheduler-plugins sigs.k8s.io/scheduler-plugins/cmd/scheduler "5 minutes"
 
   manifests training-operator \

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,29 +20,22 @@ import (
 // The chart on a real API server of its own, beside which no controller runs: what is rendered is
 // valid there, and a release comes, changes and goes as Helm does it.
 
-const (
-	chartFolder = "../../deploy/chart"
-	// What the Prometheus operator brings; their fields are held to its types in tests/chart.
-	monitoringDefinitions = `
+const chartFolder = "../../deploy/chart"
+
+// anyObjects is the definition of a kind of which nothing is checked: of what
+// isn't here, where only its being there matters.
+func anyObjects(group, plural, kind, scope string) string {
+	return fmt.Sprintf(`---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: servicemonitors.monitoring.coreos.com}
+metadata: {name: %[2]s.%[1]s}
 spec:
-  group: monitoring.coreos.com
-  scope: Namespaced
-  names: {plural: servicemonitors, singular: servicemonitor, kind: ServiceMonitor}
+  group: %[1]s
+  scope: %[4]s
+  names: {plural: %[2]s, singular: %[5]s, kind: %[3]s}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: prometheusrules.monitoring.coreos.com}
-spec:
-  group: monitoring.coreos.com
-  scope: Namespaced
-  names: {plural: prometheusrules, singular: prometheusrule, kind: PrometheusRule}
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
-`
-)
+`, group, plural, kind, scope, strings.ToLower(kind))
+}
 
 // chartServer is an API server, and helm as its administrator runs it.
 type chartServer struct {
@@ -79,7 +73,9 @@ func startChartServer(t *testing.T) *chartServer {
 	if _, err := s.Kubectl("wait", "--for=create", "--timeout=30s", "--namespace=default", "service/kubernetes"); err != nil {
 		t.Fatal(err)
 	}
-	s.apply(monitoringDefinitions)
+	// What the Prometheus operator brings; their fields are held to its types in tests/chart.
+	s.apply(anyObjects("monitoring.coreos.com", "servicemonitors", "ServiceMonitor", "Namespaced") +
+		anyObjects("monitoring.coreos.com", "prometheusrules", "PrometheusRule", "Namespaced"))
 	if err := s.AwaitCRDs("servicemonitors.monitoring.coreos.com", "prometheusrules.monitoring.coreos.com"); err != nil {
 		t.Fatal(err)
 	}

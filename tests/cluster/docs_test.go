@@ -235,15 +235,7 @@ func (d *docsCluster) standForEKS() {
 	if changed == 0 {
 		d.Error("no example names an EC2NodeClass any more")
 	}
-	d.apply(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: ec2nodeclasses.karpenter.k8s.aws}
-spec:
-  group: karpenter.k8s.aws
-  scope: Cluster
-  names: {plural: ec2nodeclasses, singular: ec2nodeclass, kind: EC2NodeClass}
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+	d.apply(anyObjects("karpenter.k8s.aws", "ec2nodeclasses", "EC2NodeClass", "Cluster") + `
 ---
 apiVersion: karpenter.kwok.sh/v1alpha1
 kind: KWOKNodeClass
