@@ -10,12 +10,12 @@ import (
 
 // Gangs of which not all have room, and come in parts: how many are whole in the end.
 
-// Of each drawn load, at most this part of the cluster is for one gang.
+// No drawn gang needs more than this part of the cluster.
 const largestPart = 4
 
 // contentions are a load of ten gangs that need twice so many nodes, a member of each after the other,
 // and so many drawn ones.
-func contentions(nodes, seeds int) []load {
+func contentions(nodes, seeds int, mixed bool) []load {
 	size := nodes * gpusOfNode / 5
 	twice := load{name: fmt.Sprintf("10 x %d for room of 5", size), sizes: slices.Repeat([]int{size}, 10), gpus: 1}
 	for range size {
@@ -25,23 +25,30 @@ func contentions(nodes, seeds int) []load {
 	}
 	all := []load{twice}
 	for seed := range seeds {
-		all = append(all, drawn(uint64(seed+1), nodes))
+		all = append(all, drawn(uint64(seed+1), nodes, mixed))
 	}
 	return all
 }
 
-// drawn is a load of gangs of any size that need at least twice so many nodes, in any order.
-func drawn(seed uint64, nodes int) load {
+// drawn is a load of gangs that need at least twice so many nodes, their pods in any order. They are of
+// one size, so that it doesn't depend on who goes first how many have room; or, mixed, of any.
+func drawn(seed uint64, nodes int, mixed bool) load {
 	random := rand.New(rand.NewPCG(seed, 0))
-	l := load{gpus: 1}
-	room := nodes * gpusOfNode
-	for len(l.order) < 2*room {
-		size := 1 + random.IntN(room/largestPart)
+	l := load{gpus: 1 << random.IntN(4)}
+	room := nodes * gpusOfNode / int(l.gpus)
+	draw := func() int { return 1 + random.IntN(room/largestPart) }
+	for size := draw(); len(l.order) < 2*room; {
 		l.order = append(l.order, slices.Repeat([]int{len(l.sizes)}, size)...)
 		l.sizes = append(l.sizes, size)
+		if mixed {
+			size = draw()
+		}
 	}
 	random.Shuffle(len(l.order), func(i, j int) { l.order[i], l.order[j] = l.order[j], l.order[i] })
-	l.name = fmt.Sprintf("seed %d, %d gangs", seed, len(l.sizes))
+	l.name = fmt.Sprintf("seed %d: %d x %d", seed, len(l.sizes), l.sizes[0])
+	if mixed {
+		l.name = fmt.Sprintf("seed %d: %d mixed", seed, len(l.sizes))
+	}
 	return l
 }
 
@@ -78,10 +85,14 @@ func contended(all []figures, row string, l load) (figures, bool) {
 }
 
 // contentionBounds are for each of Muster's rows: of the first load half of the gangs are whole, and of
-// the others not fewer than any peer has.
-func contentionBounds(all []figures, loads []load) []bound {
+// the others not fewer than any peer has. Of gangs of mixed sizes there is none: Muster keeps room for the
+// first in line.
+func contentionBounds(all []figures, loads []load, mixed bool) []bound {
 	var bounds []bound
 	for i, l := range loads {
+		if i > 0 && mixed {
+			break
+		}
 		least := 0
 		if i == 0 {
 			least = len(l.sizes) / 2

@@ -118,6 +118,9 @@ func (c *cluster) createNodes(ctx context.Context, count int) error {
 	}, resources)
 }
 
+// gpus are those of all nodes.
+func (c *cluster) gpus() int64 { return int64(len(c.nodes)) * gpusOfNode }
+
 // createGroups makes the next race's namespace with the gangs' PodGroups.
 func (c *cluster) createGroups(ctx context.Context, l load) (namespace string, err error) {
 	c.races++

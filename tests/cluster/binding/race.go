@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -49,6 +48,7 @@ type result struct {
 	requests []plane.Request  // writes of the contender, from the PodGroups' creation until it was quiet again
 	events   map[string]int   // by kind and reason, as far as they have come
 	bound    map[int]int      // members with a node in the end, by gang
+	fitting  int              // gangs that had room and aren't whole
 	over     int              // nodes with more than they have
 }
 
@@ -153,7 +153,7 @@ func (c *cluster) watchBound(ctx context.Context, namespace string, l load) (<-c
 	go func() {
 		defer close(moments)
 		known := map[string]bool{}
-		bound := make([]int, len(l.sizes))
+		bound := map[int]int{}
 		for ctx.Err() == nil {
 			watch, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: revision})
 			if err != nil {
@@ -172,7 +172,7 @@ func (c *cluster) watchBound(ctx context.Context, namespace string, l load) (<-c
 				}
 				known[pod.Name] = true
 				bound[gangOf(pod)]++
-				if l.settled(bound, int64(len(c.nodes))*gpusOfNode) {
+				if l.fitting(bound, c.gpus()) == 0 {
 					watch.Stop()
 					return
 				}
@@ -183,16 +183,18 @@ func (c *cluster) watchBound(ctx context.Context, namespace string, l load) (<-c
 	return moments, nil
 }
 
-// settled tells whether each gang that isn't whole lacks more than is free of so many GPUs.
-func (l load) settled(bound []int, gpus int64) bool {
-	least := int64(math.MaxInt64)
+// fitting counts the gangs that aren't whole and lack no more than is free of so many GPUs.
+func (l load) fitting(bound map[int]int, gpus int64) int {
+	for _, members := range bound {
+		gpus -= int64(members) * l.gpus
+	}
+	count := 0
 	for gang, size := range l.sizes {
-		gpus -= int64(bound[gang]) * l.gpus
-		if lacks := int64(size-bound[gang]) * l.gpus; lacks > 0 {
-			least = min(least, lacks)
+		if lacks := int64(size-bound[gang]) * l.gpus; lacks > 0 && lacks <= gpus {
+			count++
 		}
 	}
-	return least > gpus
+	return count
 }
 
 // conclude reads what became of a race that has just ended.
@@ -229,6 +231,7 @@ func (r *result) conclude(ctx context.Context, c *cluster, one contender, namesp
 		return err
 	}
 	r.bound, r.over = standing(pods.Items, namespace)
+	r.fitting = r.load.fitting(r.bound, c.gpus())
 	events, err := c.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

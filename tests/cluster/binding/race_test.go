@@ -133,49 +133,54 @@ func TestBoundsAreOfTheBestOfTheirRaces(t *testing.T) {
 }
 
 func TestContentionIsForTwiceTheCluster(t *testing.T) {
-	loads := contentions(100, 10)
-	if got, want := loads[0].String(), "10 x 160 for room of 5"; got != want || len(loads) != 11 {
-		t.Fatalf("the first of %d is %q, want %q of 11", len(loads), got, want)
-	}
-	if first := loads[0].order[:10]; slices.Compare(first, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) != 0 {
-		t.Errorf("the gangs come one after the other: %v", first)
-	}
-	for _, l := range loads {
-		members := make([]int, len(l.sizes))
-		for _, gang := range l.order {
-			members[gang]++
+	for _, mixed := range []bool{false, true} {
+		loads := contentions(100, 10, mixed)
+		if got, want := loads[0].String(), "10 x 160 for room of 5"; got != want || len(loads) != 11 {
+			t.Fatalf("the first of %d is %q, want %q of 11", len(loads), got, want)
 		}
-		if !slices.Equal(members, l.sizes) || l.pods() < 1600 || slices.Max(l.sizes) > 200 {
-			t.Errorf("%v: %d pods in gangs of %v, created %v", l, l.pods(), l.sizes, members)
+		if first := loads[0].order[:10]; !slices.Equal(first, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+			t.Errorf("the gangs come one after the other: %v", first)
 		}
-	}
-	if !slices.Equal(loads[3].order, contentions(100, 3)[3].order) {
-		t.Error("a seed doesn't always draw the same")
+		if !slices.Equal(loads[3].order, contentions(100, 3, mixed)[3].order) {
+			t.Error("a seed doesn't always draw the same")
+		}
+		for _, l := range loads {
+			members := make([]int, len(l.sizes))
+			for _, gang := range l.order {
+				members[gang]++
+			}
+			if asked := int64(l.pods()) * l.gpus; !slices.Equal(members, l.sizes) || asked < 1600 || asked > 1800 {
+				t.Errorf("%v: %d GPUs for gangs of %v, created %v", l, asked, l.sizes, members)
+			}
+			if same := slices.Max(l.sizes) == slices.Min(l.sizes); same == mixed && l.name != loads[0].name {
+				t.Errorf("%v: gangs of %v", l, l.sizes)
+			}
+		}
 	}
 }
 
 func TestContentionIsSettledWhenNoGangCanBecomeWhole(t *testing.T) {
 	l := load{sizes: []int{3, 5, 2}, gpus: 1}
 	for _, test := range []struct {
-		bound   []int
+		bound   map[int]int
 		gpus    int64
-		settled bool
+		fitting int
 	}{
-		{[]int{0, 0, 0}, 8, false},
-		{[]int{3, 5, 0}, 8, true},
-		{[]int{3, 5, 0}, 10, false},
-		{[]int{3, 4, 0}, 8, false}, // one more
-		{[]int{2, 3, 1}, 6, true},  // each in parts
-		{[]int{3, 5, 2}, 100, true},
+		{nil, 8, 3},
+		{map[int]int{0: 3, 1: 5}, 8, 0},
+		{map[int]int{0: 3, 1: 5}, 10, 1},
+		{map[int]int{0: 3, 1: 4}, 8, 1},
+		{map[int]int{0: 2, 1: 3, 2: 1}, 6, 0}, // each in parts
+		{map[int]int{0: 3, 1: 5, 2: 2}, 100, 0},
 	} {
-		if got := l.settled(test.bound, test.gpus); got != test.settled {
-			t.Errorf("%v of %v on %d: settled %v", test.bound, l.sizes, test.gpus, got)
+		if got := l.fitting(test.bound, test.gpus); got != test.fitting {
+			t.Errorf("%v of %v on %d: %d fit, want %d", test.bound, l.sizes, test.gpus, got, test.fitting)
 		}
 	}
 }
 
 func TestMusterMakesNotFewerGangsWholeThanAnyPeer(t *testing.T) {
-	loads := contentions(100, 2)
+	loads := contentions(100, 2, false)
 	all := []figures{
 		{Row: standalone, Load: loads[0].String(), Mode: contending, Whole: 5},
 		{Row: standalone, Load: loads[1].String(), Mode: contending, Whole: 7},
@@ -185,8 +190,11 @@ func TestMusterMakesNotFewerGangsWholeThanAnyPeer(t *testing.T) {
 		{Row: schedulerPlugins, Load: loads[2].String(), Mode: contending, Whole: 7},
 	}
 	var met []bool
-	for _, b := range contentionBounds(all, loads) {
+	for _, b := range contentionBounds(all, loads, false) {
 		met = append(met, b.met())
+	}
+	if mixed := contentionBounds(all, loads, true); len(mixed) != 2 {
+		t.Errorf("of mixed sizes only the first load is bounded: %v", mixed)
 	}
 	// Standalone and extender of the first load, standalone of the others.
 	if want := []bool{true, false, true, false}; !slices.Equal(met, want) {

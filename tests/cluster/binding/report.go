@@ -38,6 +38,7 @@ type figures struct {
 	GangP99 float64 `json:"gang_p99_seconds"`
 	Whole   int     `json:"whole_gangs"`
 	Partial int     `json:"partial_gangs"`
+	Fitting int     `json:"gangs_left_though_they_fit"`
 	Over    int     `json:"overcommitted_nodes"`
 	// Of the scheduler's programs together, and of the API server.
 	CPU       float64 `json:"cpu_seconds"`
@@ -56,7 +57,7 @@ type figures struct {
 func figuresOf(r result, programs []string) figures {
 	f := figures{
 		Row: r.row, Load: r.load.String(), Mode: r.mode, Workers: r.workers, Pods: r.load.pods(), Bound: len(r.bindings),
-		Over: r.over, Writes: map[string]float64{}, ServerCPU: round(r.cpu["kube-apiserver"]),
+		Fitting: r.fitting, Over: r.over, Writes: map[string]float64{}, ServerCPU: round(r.cpu["kube-apiserver"]),
 		Events: r.events, Gets: hundredths(float64(r.gets) / float64(len(r.load.sizes))),
 	}
 	for _, program := range programs {
