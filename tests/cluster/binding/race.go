@@ -203,7 +203,10 @@ func (r *result) conclude(ctx context.Context, c *cluster, one contender, namesp
 	for name, earlier := range before {
 		r.cpu[name] -= earlier
 	}
-	if err := c.awaitQuiet(one, begin); err != nil {
+	if r.mode == contending {
+		// Who can't place a gang may try, and write, for ever.
+		time.Sleep(quiet)
+	} else if err := c.awaitQuiet(one, begin); err != nil {
 		return err
 	}
 	requests, err := c.plane.Requests(begin, time.Now())
