@@ -23,6 +23,8 @@ const (
 	extender         = "extender"
 	schedulerPlugins = "scheduler-plugins"
 	stock            = "kube-scheduler"
+	rawNative        = "raw 1.37"
+	native           = "kube-scheduler 1.37 gangs"
 )
 
 // contender binds the load.
@@ -32,6 +34,10 @@ type contender struct {
 	scheduler string
 	// Muster's chart and flags are those of that mode.
 	standalone bool
+	// Its control plane is of the Kubernetes that knows gangs, and they are Kubernetes' own.
+	native bool
+	// It races where not all gangs have room as well.
+	contends bool
 	// The pods wait behind Muster's gate. Its webhook gives it, or, before Muster runs, whoever
 	// creates the pods.
 	gated bool
@@ -60,7 +66,7 @@ func contenders() []contender {
 		{name: raw, standalone: true, user: plane.CallerUser(plane.RawCaller)},
 		{name: rawGated, standalone: true, gated: true, user: plane.CallerUser(plane.RawCaller)},
 		{
-			name: standalone, scheduler: plane.SchedulerName, standalone: true,
+			name: standalone, scheduler: plane.SchedulerName, standalone: true, contends: true,
 			start: startMuster, stop: stopMuster,
 			user: plane.ServiceAccount, programs: []string{"muster"},
 		},
@@ -70,26 +76,38 @@ func contenders() []contender {
 			user: plane.ServiceAccount, programs: []string{"muster"},
 		},
 		{
-			name: extender, scheduler: plane.SchedulerName, gated: true,
+			name: extender, scheduler: plane.SchedulerName, gated: true, contends: true,
 			start: startMuster, stop: stopMuster,
 			user: plane.ServiceAccount, programs: []string{"muster", "kube-scheduler-" + plane.SchedulerName},
 		},
 		{
-			name: schedulerPlugins, scheduler: plane.PeerSchedulerName, standalone: true,
+			name: schedulerPlugins, scheduler: plane.PeerSchedulerName, standalone: true, contends: true,
 			start: func(c *cluster) (err error) {
-				peer, err = c.plane.StartSchedulerPlugins(plane.SchedulerPlugins{Measured: true})
+				peer, err = c.plane.StartSchedulerPlugins(plane.SchedulerPlugins{Measured: true, Patience: c.patience})
 				return err
 			},
 			stop: func(*cluster) error { return peer.Stop() },
 			user: plane.CallerUser(plane.PeerSchedulerName), programs: []string{plane.PeerSchedulerName},
 		},
-		{
-			name: stock, scheduler: plane.SchedulerName, standalone: true,
-			start: func(c *cluster) error { return c.plane.ScheduleStockMeasured() },
-			stop:  func(c *cluster) error { return c.plane.EndStock() },
-			user:  plane.StockSchedulerUser, programs: []string{"kube-scheduler-stock-" + plane.SchedulerName},
-		},
+		stockScheduler(stock),
+		{name: rawNative, standalone: true, native: true, user: plane.CallerUser(plane.RawCaller)},
+		knowingGangs(stockScheduler(native)),
 	}
+}
+
+// stockScheduler is the control plane's own kube-scheduler.
+func stockScheduler(name string) contender {
+	return contender{
+		name: name, scheduler: plane.SchedulerName, standalone: true, contends: true,
+		start: func(c *cluster) error { return c.plane.ScheduleStockMeasured() },
+		stop:  func(c *cluster) error { return c.plane.EndStock() },
+		user:  plane.StockSchedulerUser, programs: []string{"kube-scheduler-stock-" + plane.SchedulerName},
+	}
+}
+
+func knowingGangs(one contender) contender {
+	one.native = true
+	return one
 }
 
 // createNodePool makes one that no node may come from: where there is one, Muster gates pods.

@@ -19,11 +19,15 @@ const (
 	creating = "creating"
 	// All pods are there, and the scheduler is started.
 	draining = "draining"
+	// As creating, of gangs that need more than there is.
+	contending = "contending"
 )
 
 const (
 	// How long a contender has for a load.
 	patience = 4 * time.Minute
+	// How long it may bind nobody, where not all find room.
+	hesitation = 30 * time.Second
 	// How long a contender may write nothing before a race begins and after it.
 	quiet = 2 * time.Second
 )
@@ -44,6 +48,7 @@ type result struct {
 	requests []plane.Request  // writes of the contender, from the PodGroups' creation until it was quiet again
 	events   map[string]int   // by kind and reason, as far as they have come
 	bound    map[int]int      // members with a node in the end, by gang
+	fitting  int              // gangs that had room and aren't whole
 	over     int              // nodes with more than they have
 }
 
@@ -67,7 +72,7 @@ func race(ctx context.Context, c *cluster, one contender, l load, mode string) (
 	if err := c.withoutWebhooks(ctx); err != nil {
 		return r, err
 	}
-	if mode == creating {
+	if mode != draining {
 		if err := start(); err != nil {
 			return r, err
 		}
@@ -81,14 +86,14 @@ func race(ctx context.Context, c *cluster, one contender, l load, mode string) (
 	if namespace, err = c.createGroups(ctx, l); err != nil {
 		return r, err
 	}
-	if mode == creating {
+	if mode != draining {
 		if err := c.awaitQuiet(one, begin); err != nil {
 			return r, err
 		}
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	all, err := c.watchBound(watching, namespace, l.pods())
+	moments, err := c.watchBound(watching, namespace, l)
 	if err != nil {
 		return r, err
 	}
@@ -106,55 +111,90 @@ func race(ctx context.Context, c *cluster, one contender, l load, mode string) (
 			return r, err
 		}
 	}
-	select {
-	case err := <-all:
-		if err != nil {
-			return r, err
-		}
-	case <-time.After(patience):
-		fmt.Printf("%s: not all of %v were bound within %v\n", one.name, l, patience)
-	case <-ctx.Done():
-		return r, ctx.Err()
+	most := patience
+	if mode == contending {
+		most = hesitation
+	}
+	if err := awaitLast(ctx, moments, most); errors.Is(err, errNobody) && mode != contending {
+		fmt.Printf("%s: not all of %v were bound: %v\n", one.name, l, err)
+	} else if err != nil && !errors.Is(err, errNobody) {
+		return r, err
 	}
 	return r, r.conclude(ctx, c, one, namespace, begin, before)
 }
 
-// watchBound tells when so many pods have a node.
-func (c *cluster) watchBound(ctx context.Context, namespace string, wanted int) (<-chan error, error) {
+var errNobody = errors.New("nobody was bound any more")
+
+// awaitLast returns when the moments of bindings end, or none comes for so long.
+func awaitLast(ctx context.Context, moments <-chan error, patience time.Duration) error {
+	for {
+		select {
+		case err, more := <-moments:
+			if !more || err != nil {
+				return err
+			}
+		case <-time.After(patience):
+			return fmt.Errorf("%w for %v", errNobody, patience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// watchBound brings a nil whenever a pod has got a node, and ends when no further gang can become whole.
+func (c *cluster) watchBound(ctx context.Context, namespace string, l load) (<-chan error, error) {
 	pods := c.client.CoreV1().Pods(namespace)
 	list, err := pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	revision := list.ResourceVersion
-	done := make(chan error, 1)
+	moments := make(chan error, l.pods()+1)
 	go func() {
-		bound := map[string]bool{}
+		defer close(moments)
+		known := map[string]bool{}
+		bound := map[int]int{}
 		for ctx.Err() == nil {
 			watch, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: revision})
 			if err != nil {
-				done <- err
+				moments <- err
 				return
 			}
 			for event := range watch.ResultChan() {
 				pod, ok := event.Object.(*corev1.Pod)
 				if !ok {
-					done <- fmt.Errorf("the watch of pods brought %v", event.Object)
+					moments <- fmt.Errorf("the watch of pods brought %v", event.Object)
 					return
 				}
 				revision = pod.ResourceVersion
-				if pod.Spec.NodeName != "" {
-					bound[pod.Name] = true
+				if pod.Spec.NodeName == "" || known[pod.Name] {
+					continue
 				}
-				if len(bound) == wanted {
+				known[pod.Name] = true
+				bound[gangOf(pod)]++
+				if l.fitting(bound, c.gpus()) == 0 {
 					watch.Stop()
-					done <- nil
 					return
 				}
+				moments <- nil
 			}
 		}
 	}()
-	return done, nil
+	return moments, nil
+}
+
+// fitting counts the gangs that aren't whole and lack no more than is free of so many GPUs.
+func (l load) fitting(bound map[int]int, gpus int64) int {
+	for _, members := range bound {
+		gpus -= int64(members) * l.gpus
+	}
+	count := 0
+	for gang, size := range l.sizes {
+		if lacks := int64(size-bound[gang]) * l.gpus; lacks > 0 && lacks <= gpus {
+			count++
+		}
+	}
+	return count
 }
 
 // conclude reads what became of a race that has just ended.
@@ -163,7 +203,10 @@ func (r *result) conclude(ctx context.Context, c *cluster, one contender, namesp
 	for name, earlier := range before {
 		r.cpu[name] -= earlier
 	}
-	if err := c.awaitQuiet(one, begin); err != nil {
+	if r.mode == contending {
+		// Who can't place a gang may try, and write, for ever.
+		time.Sleep(quiet)
+	} else if err := c.awaitQuiet(one, begin); err != nil {
 		return err
 	}
 	requests, err := c.plane.Requests(begin, time.Now())
@@ -191,6 +234,7 @@ func (r *result) conclude(ctx context.Context, c *cluster, one contender, namesp
 		return err
 	}
 	r.bound, r.over = standing(pods.Items, namespace)
+	r.fitting = r.load.fitting(r.bound, c.gpus())
 	events, err := c.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -237,13 +281,12 @@ func standing(pods []corev1.Pod, namespace string) (bound map[int]int, over int)
 		}
 		asked := pod.Spec.Containers[0].Resources.Requests[gpu]
 		used[pod.Spec.NodeName] += asked.Value()
-		var gang int
-		if _, err := fmt.Sscanf(pod.Labels[podGroupLabel], "gang-%d", &gang); err == nil && pod.Namespace == namespace {
-			bound[gang]++
+		if pod.Namespace == namespace {
+			bound[gangOf(&pod)]++
 		}
 	}
 	for _, count := range used {
-		if count > gpus {
+		if count > gpusOfNode {
 			over++
 		}
 	}

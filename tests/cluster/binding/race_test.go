@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/xml"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +25,7 @@ func after(seconds float64) time.Time {
 // Two gangs of two: the first one's members come at 1 and 2 s, the second one's at 3 and 4 s.
 func someRace(mode string, bindings map[string]time.Time) result {
 	return result{
-		row: standalone, load: load{2, 2}, mode: mode, began: after(5),
+		row: standalone, load: eachWithNodes(2, 2), mode: mode, began: after(5),
 		pods: []created{
 			{0, "gang-0-0", "", after(1)}, {0, "gang-0-1", "", after(2)}, {1, "gang-1-0", "", after(3)}, {1, "gang-1-1", "", after(4)},
 		},
@@ -52,7 +55,7 @@ func TestTheClocksOfARace(t *testing.T) {
 func TestARaceThatDidNotEnd(t *testing.T) {
 	r := someRace(draining, map[string]time.Time{"gang-0-0": after(6), "gang-0-1": after(6), "gang-1-0": after(7)})
 	r.bound = map[int]int{0: 2, 1: 1}
-	if f := figuresOf(r, nil); f.Partial != 1 || f.Bound != 3 || f.Rate != 2 {
+	if f := figuresOf(r, nil); f.Whole != 1 || f.Partial != 1 || f.Bound != 3 || f.Rate != 2 {
 		t.Errorf("one gang stands in parts: %+v", f)
 	}
 	if f := figuresOf(someRace(draining, nil), nil); f.Bound != 0 || f.Rate != 0 {
@@ -99,7 +102,7 @@ func TestWhatStandsInTheEnd(t *testing.T) {
 }
 
 func TestBoundsAreOfTheBestOfTheirRaces(t *testing.T) {
-	big, small := load{1, 2000}, load{667, 3}
+	big, small := eachWithNodes(1, 2000), eachWithNodes(667, 3)
 	all := []figures{
 		{Row: raw, Load: big.String(), Mode: draining, Pods: 2000, Rate: 800, Spread: 2},
 		{Row: raw, Load: big.String(), Mode: draining, Pods: 2000, Rate: 1000, Spread: 2.5},
@@ -126,5 +129,96 @@ func TestBoundsAreOfTheBestOfTheirRaces(t *testing.T) {
 	var out bytes.Buffer
 	if err := printTable(&out, all, []string{raw, standalone}, []load{big}); err != nil || !strings.Contains(out.String(), "4.25") {
 		t.Errorf("the table doesn't say that it is 4.25 times the peer's: %v\n%s", err, out.String())
+	}
+}
+
+func TestContentionIsForTwiceTheCluster(t *testing.T) {
+	for _, mixed := range []bool{false, true} {
+		loads := contentions(100, 10, mixed)
+		if got, want := loads[0].String(), "10 x 160 for room of 5"; got != want || len(loads) != 11 {
+			t.Fatalf("the first of %d is %q, want %q of 11", len(loads), got, want)
+		}
+		if first := loads[0].order[:10]; !slices.Equal(first, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+			t.Errorf("the gangs come one after the other: %v", first)
+		}
+		if !slices.Equal(loads[3].order, contentions(100, 3, mixed)[3].order) {
+			t.Error("a seed doesn't always draw the same")
+		}
+		for _, l := range loads {
+			members := make([]int, len(l.sizes))
+			for _, gang := range l.order {
+				members[gang]++
+			}
+			if asked := int64(l.pods()) * l.gpus; !slices.Equal(members, l.sizes) || asked < 1600 || asked > 1800 {
+				t.Errorf("%v: %d GPUs for gangs of %v, created %v", l, asked, l.sizes, members)
+			}
+			if same := slices.Max(l.sizes) == slices.Min(l.sizes); same == mixed && l.name != loads[0].name {
+				t.Errorf("%v: gangs of %v", l, l.sizes)
+			}
+		}
+	}
+}
+
+func TestContentionIsSettledWhenNoGangCanBecomeWhole(t *testing.T) {
+	l := load{sizes: []int{3, 5, 2}, gpus: 1}
+	for _, test := range []struct {
+		bound   map[int]int
+		gpus    int64
+		fitting int
+	}{
+		{nil, 8, 3},
+		{map[int]int{0: 3, 1: 5}, 8, 0},
+		{map[int]int{0: 3, 1: 5}, 10, 1},
+		{map[int]int{0: 3, 1: 4}, 8, 1},
+		{map[int]int{0: 2, 1: 3, 2: 1}, 6, 0}, // each in parts
+		{map[int]int{0: 3, 1: 5, 2: 2}, 100, 0},
+	} {
+		if got := l.fitting(test.bound, test.gpus); got != test.fitting {
+			t.Errorf("%v of %v on %d: %d fit, want %d", test.bound, l.sizes, test.gpus, got, test.fitting)
+		}
+	}
+}
+
+func TestMusterMakesNotFewerGangsWholeThanAnyPeer(t *testing.T) {
+	loads := contentions(100, 2, false)
+	all := []figures{
+		{Row: standalone, Load: loads[0].String(), Mode: contending, Whole: 5},
+		{Row: standalone, Load: loads[1].String(), Mode: contending, Whole: 7},
+		{Row: standalone, Load: loads[2].String(), Mode: contending, Whole: 6},
+		{Row: extender, Load: loads[0].String(), Mode: contending, Whole: 4},
+		{Row: native, Load: loads[1].String(), Mode: contending, Whole: 7},
+		{Row: schedulerPlugins, Load: loads[2].String(), Mode: contending, Whole: 7},
+	}
+	var met []bool
+	for _, b := range contentionBounds(all, loads, false) {
+		met = append(met, b.met())
+	}
+	if mixed := contentionBounds(all, loads, true); len(mixed) != 2 {
+		t.Errorf("of mixed sizes only the first load is bounded: %v", mixed)
+	}
+	// Standalone and extender of the first load, standalone of the others.
+	if want := []bool{true, false, true, false}; !slices.Equal(met, want) {
+		t.Errorf("met %v, want %v", met, want)
+	}
+}
+
+func TestThePlotIsAnImage(t *testing.T) {
+	r := someRace(draining, map[string]time.Time{"gang-0-0": after(5.5), "gang-0-1": after(6)})
+	drawn := plot([]figures{figuresOf(r, nil)}, []string{standalone, raw}, []load{r.load})
+	lines := 0
+	for decoder := xml.NewDecoder(bytes.NewReader(drawn)); ; {
+		token, err := decoder.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, drawn)
+		}
+		if start, is := token.(xml.StartElement); is && start.Name.Local == "polyline" {
+			lines++
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d curves, want that of the one race", lines)
 	}
 }

@@ -33,17 +33,18 @@ const (
 // writer makes the writes of a contender without deciding anything, so fast as the API server
 // takes them.
 type writer struct {
+	cluster *cluster
 	server  string
 	token   string
 	clients []*http.Client
 }
 
-func newWriter(p *plane.Plane, workers int) (*writer, error) {
-	config, err := p.Caller(plane.RawCaller)
+func newWriter(c *cluster, workers int) (*writer, error) {
+	config, err := c.plane.Caller(plane.RawCaller)
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{server: config.Host, token: config.BearerToken}
+	w := &writer{cluster: c, server: config.Host, token: config.BearerToken}
 	for range (workers + workersPerConnection - 1) / workersPerConnection {
 		tls, err := rest.TLSConfigFor(config)
 		if err != nil {
@@ -115,7 +116,7 @@ type told struct {
 
 func (w *writer) newTold(ctx context.Context, worker int, namespace, name string, size int) *told {
 	t := &told{name: name, record: sync.OnceValue(func() error {
-		return w.send(ctx, worker, http.MethodPatch, groupPath(namespace, name), mergePatch, map[string]any{
+		return w.send(ctx, worker, http.MethodPatch, w.groupPath(namespace, name), mergePatch, map[string]any{
 			"metadata": map[string]any{"annotations": map[string]any{"muster.dev/admission": strings.Repeat("r", recordBytes)}},
 		})
 	})}
@@ -123,21 +124,22 @@ func (w *writer) newTold(ctx context.Context, worker int, namespace, name string
 	return t
 }
 
-func groupPath(namespace, name string) string {
-	return "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/" + namespace + "/podgroups/" + name
+func (w *writer) groupPath(namespace, name string) string {
+	return "/apis/" + w.cluster.groups().GroupVersion().String() + "/namespaces/" + namespace + "/podgroups/" + name
 }
 
 func (w *writer) tellBound(ctx context.Context, worker int, namespace, name string, size int) error {
 	now := time.Now().UTC().Format(time.RFC3339)
 	message := fmt.Sprintf("all %d members are bound", size)
+	condition := map[string]any{
+		"type": "Admitted", "status": "True", "reason": "AllBound", "message": message, "lastTransitionTime": now,
+	}
+	status := map[string]any{"conditions": []any{condition}}
+	if !w.cluster.native {
+		status["phase"], status["scheduled"] = "Scheduling", size
+	}
 	return errors.Join(
-		w.send(ctx, worker, http.MethodPatch, groupPath(namespace, name)+"/status", mergePatch, map[string]any{
-			"status": map[string]any{
-				"phase": "Scheduling", "scheduled": size, "conditions": []any{map[string]any{
-					"type": "Admitted", "status": "True", "reason": "AllBound", "message": message, "lastTransitionTime": now,
-				}},
-			},
-		}),
+		w.send(ctx, worker, http.MethodPatch, w.groupPath(namespace, name)+"/status", mergePatch, map[string]any{"status": status}),
 		w.send(ctx, worker, http.MethodPost, "/api/v1/namespaces/"+namespace+"/events", "application/json", map[string]any{
 			"metadata":       map[string]any{"generateName": name + "."},
 			"involvedObject": map[string]any{"kind": "PodGroup", "namespace": namespace, "name": name},
@@ -148,9 +150,9 @@ func (w *writer) tellBound(ctx context.Context, worker int, namespace, name stri
 
 // bindAll binds what comes, each pod to a node of its own, and tells of its gangs.
 func (w *writer) bindAll(ctx context.Context, workers int, namespace string, l load, pods <-chan created, nodes []string, gated bool) error {
-	gangs := make([]*told, l.gangs)
+	gangs := make([]*told, len(l.sizes))
 	for i := range gangs {
-		gangs[i] = w.newTold(ctx, i, namespace, gangName(i), l.size)
+		gangs[i] = w.newTold(ctx, i, namespace, gangName(i), l.sizes[i])
 	}
 	var wait sync.WaitGroup
 	var mutex sync.Mutex
@@ -171,7 +173,7 @@ func (w *writer) bindAll(ctx context.Context, workers int, namespace string, l l
 					failures[worker] = w.bind(ctx, worker, namespace, pod, node, gated)
 				}
 				if failures[worker] == nil && gang.left.Add(-1) == 0 {
-					failures[worker] = w.tellBound(ctx, worker, namespace, gang.name, l.size)
+					failures[worker] = w.tellBound(ctx, worker, namespace, gang.name, l.sizes[pod.gang])
 				}
 			}
 		})
@@ -183,7 +185,8 @@ func (w *writer) bindAll(ctx context.Context, workers int, namespace string, l l
 // openWatches holds those open that a scheduler has, until the context ends. Nobody looks at what
 // they bring.
 func (w *writer) openWatches(ctx context.Context) error {
-	for _, path := range []string{"/api/v1/pods", "/api/v1/nodes", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"} {
+	groups := "/apis/" + w.cluster.groups().GroupVersion().String() + "/podgroups"
+	for _, path := range []string{"/api/v1/pods", "/api/v1/nodes", groups} {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.server+path+"?watch=1", nil)
 		if err != nil {
 			return err
@@ -209,7 +212,7 @@ func (w *writer) openWatches(ctx context.Context) error {
 
 // raceRaw binds the load without a scheduler.
 func raceRaw(ctx context.Context, c *cluster, one contender, l load, mode string, workers int) (r result, err error) {
-	w, err := newWriter(c.plane, workers)
+	w, err := newWriter(c, workers)
 	if err != nil {
 		return r, err
 	}

@@ -36,7 +36,9 @@ type figures struct {
 	// From a gang's last member, or the scheduler's start, to its last binding.
 	GangP50 float64 `json:"gang_p50_seconds"`
 	GangP99 float64 `json:"gang_p99_seconds"`
+	Whole   int     `json:"whole_gangs"`
 	Partial int     `json:"partial_gangs"`
+	Fitting int     `json:"gangs_left_though_they_fit"`
 	Over    int     `json:"overcommitted_nodes"`
 	// Of the scheduler's programs together, and of the API server.
 	CPU       float64 `json:"cpu_seconds"`
@@ -47,22 +49,26 @@ type figures struct {
 	Events  map[string]int     `json:"events,omitempty"`
 	Refused int                `json:"refused_writes"`
 	Gets    float64            `json:"gets_per_gang"`
+	// The seconds after which each binding was made, in order.
+	course []float64
 }
 
 // figuresOf computes them.
 func figuresOf(r result, programs []string) figures {
 	f := figures{
 		Row: r.row, Load: r.load.String(), Mode: r.mode, Workers: r.workers, Pods: r.load.pods(), Bound: len(r.bindings),
-		Over: r.over, Writes: map[string]float64{}, ServerCPU: round(r.cpu["kube-apiserver"]),
-		Events: r.events, Gets: hundredths(float64(r.gets) / float64(r.load.gangs)),
+		Fitting: r.fitting, Over: r.over, Writes: map[string]float64{}, ServerCPU: round(r.cpu["kube-apiserver"]),
+		Events: r.events, Gets: hundredths(float64(r.gets) / float64(len(r.load.sizes))),
 	}
 	for _, program := range programs {
 		f.CPU = hundredths(f.CPU + r.cpu[program].Seconds())
 		f.Memory += float64(r.memory[program] >> 20)
 	}
-	for _, count := range r.bound {
-		if count < r.load.size {
+	for gang, count := range r.bound {
+		if count < r.load.sizes[gang] {
 			f.Partial++
+		} else {
+			f.Whole++
 		}
 	}
 	for _, request := range r.requests {
@@ -72,11 +78,11 @@ func figuresOf(r result, programs []string) figures {
 		}
 	}
 	for kind, count := range f.Writes {
-		f.Writes[kind] = hundredths(count / float64(r.load.gangs))
+		f.Writes[kind] = hundredths(count / float64(len(r.load.sizes)))
 	}
 
 	type span struct{ complete, first, last time.Time }
-	gangs := make([]span, r.load.gangs)
+	gangs := make([]span, len(r.load.sizes))
 	var all span
 	var begin time.Time // of all pods' creation
 	for _, pod := range r.pods {
@@ -126,6 +132,10 @@ func figuresOf(r result, programs []string) figures {
 	if r.mode == draining {
 		begin, ready = r.began, r.began
 	}
+	for _, at := range r.bindings {
+		f.course = append(f.course, at.Sub(begin).Seconds())
+	}
+	slices.Sort(f.course)
 	f.Seconds = round(all.last.Sub(begin))
 	f.Rate = hundredths(float64(len(r.bindings)) / all.last.Sub(begin).Seconds())
 	if r.mode == draining && len(r.bindings) > 1 {
@@ -167,6 +177,9 @@ func rawOf(row string) string {
 	if row == standaloneGated || row == extender {
 		return rawGated
 	}
+	if row == native || row == rawNative {
+		return rawNative
+	}
 	return raw
 }
 
@@ -177,13 +190,16 @@ func ratio(a, b float64) string {
 	return fmt.Sprintf("%.2f", a/b)
 }
 
+// titles say where the clock starts.
+var titles = map[string]string{
+	draining: "while draining: from the scheduler's start", creating: "from the first pod created",
+}
+
 // printTable shows the best of each row.
 func printTable(out io.Writer, all []figures, rows []string, loads []load) error {
 	for _, l := range loads {
 		for _, mode := range []string{draining, creating} {
-			fmt.Fprintf(out, "\n== %v, %s\n", l, map[string]string{
-				draining: "while draining: from the scheduler's start", creating: "from the first pod created",
-			}[mode])
+			fmt.Fprintf(out, "\n== %v, %s\n", l, titles[mode])
 			table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 			fmt.Fprintln(table, "\tpods/s\tseconds\tof raw\tof scheduler-plugins\tcreating s\tfirst bind s\tspread s\tgang p50 s\tp99 s\tpartial\tover\tCPU s\tserver CPU s\tMiB\twrites/gang\t")
 			peer := best(all, schedulerPlugins, l, mode)

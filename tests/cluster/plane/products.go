@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -89,9 +90,11 @@ const PeerSchedulerName = "scheduler-plugins"
 
 // SchedulerPlugins is what a case chooses about scheduler-plugins.
 type SchedulerPlugins struct {
-	// It calls as a ServiceAccount, as often as the kube-scheduler beside Muster may, and lets
-	// members wait for the others as long as a gang of thousands takes.
+	// It calls as a ServiceAccount, as often as the kube-scheduler beside Muster may.
 	Measured bool
+	// How long members that have a node wait for the others, in seconds; 0: as its own manifest and
+	// chart have it (the plugin's own value is 60).
+	Patience int
 }
 
 // StartSchedulerPlugins starts the scheduler of scheduler-plugins beside the
@@ -100,15 +103,11 @@ type SchedulerPlugins struct {
 // scheduler doesn't read them.
 func (p *Plane) StartSchedulerPlugins(settings SchedulerPlugins) (*Peer, error) {
 	const name = PeerSchedulerName
-	// How long members that have a node wait for the others: the value of its own manifest and
-	// chart (the plugin's is 60).
-	patience := 10
 	client := map[string]any{"kubeconfig": p.kubeconfig(name)}
 	if settings.Measured {
 		if err := p.giveServiceAccount(name); err != nil {
 			return nil, err
 		}
-		patience = 120
 		client["qps"], client["burst"] = measuredQPS, measuredBurst
 	}
 	coscheduling := []any{map[string]any{"name": "Coscheduling"}}
@@ -132,7 +131,7 @@ func (p *Plane) StartSchedulerPlugins(settings SchedulerPlugins) (*Peer, error) 
 					},
 					"pluginConfig": []any{map[string]any{
 						"name": "Coscheduling",
-						"args": map[string]any{"permitWaitingTimeSeconds": patience},
+						"args": map[string]any{"permitWaitingTimeSeconds": cmp.Or(settings.Patience, 10)},
 					}},
 				}},
 			})
