@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Races Muster on a real API server: against Kueue in admission (admission/), and against other
-# schedulers in binding (binding/). The exit status is that of the race.
+# schedulers in binding (binding/); or has it alone bind what comes and goes (mixed/). The exit status is
+# that of the race.
 #
 #   bench.sh admission             five rounds
 #   bench.sh binding               5,000 nodes, and contention
+#   bench.sh mixed                 ten minutes, 2,000 nodes
 #   bench.sh admission -rounds 1   further arguments go to the race; -help lists them
+#   bench.sh RACE --build          only builds what that needs
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -21,7 +24,7 @@ build_scheduler_plugins() {
   echo "$out"
 }
 
-race=${1:?which race: admission or binding}
+race=${1:?which race: admission, binding or mixed}
 shift
 ./build.sh
 arguments=()
@@ -33,10 +36,12 @@ case $race in
     arguments+=(-native "$(./versions.sh --where 1.37 1.8)")
     arguments+=(-plot ../../build/binding.svg)
     ;;
+  mixed) ../chart/build.sh ;;
 esac
 # The flags of build.sh, so that packages compiled there are not compiled again.
 go test -trimpath -buildvcs=false "./$race"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 go build -trimpath -buildvcs=false -o "$folder/$race" "./$race"
+[[ ${1:-} != --build ]] || exit 0
 "$folder/$race" "${arguments[@]}" "$@"
