@@ -127,12 +127,15 @@ bool SameText(const std::string* a, const std::string* b) {
 
 }  // namespace
 
+std::string FullClaimName(const kube::Pod& pod, const std::string& claim) {
+  return fmt::format("{}/{}", pod.meta.name_space, claim);
+}
+
 std::vector<const kube::PersistentVolumeClaim*> UnboundClaims(const Snapshot& snapshot,
                                                               const kube::Pod& pod) {
   std::vector<const kube::PersistentVolumeClaim*> unbound;
   for (const std::string& name : pod.spec->persistent_volume_claims) {
-    const kube::PersistentVolumeClaim* claim =
-        snapshot.FindPersistentVolumeClaim(fmt::format("{}/{}", pod.meta.name_space, name));
+    const auto* claim = snapshot.FindPersistentVolumeClaim(FullClaimName(pod, name));
     if (claim != nullptr && (!claim->bound || claim->volume_name.empty())) unbound.push_back(claim);
   }
   return unbound;
@@ -149,13 +152,14 @@ bool IsOfMadeVolumes(const Snapshot& snapshot, const kube::PersistentVolumeClaim
 
 bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolumeClaim& b) {
   return a.bound == b.bound && a.volume_name == b.volume_name &&
-         a.storage_class == b.storage_class &&
+         a.storage_class == b.storage_class && a.access_modes == b.access_modes &&
          a.meta.deletion_time.has_value() == b.meta.deletion_time.has_value() &&
          SameText(SelectedNode(a), SelectedNode(b));
 }
 
 bool ReadAlike(const kube::PersistentVolume& a, const kube::PersistentVolume& b) {
   return a.error == b.error && a.storage_class == b.storage_class && a.claim_ref == b.claim_ref &&
+         a.driver == b.driver && a.handle == b.handle && a.in_tree == b.in_tree &&
          a.required_node_terms == b.required_node_terms && a.meta.labels == b.meta.labels;
 }
 
@@ -167,7 +171,7 @@ bool ReadAlike(const kube::StorageClass& a, const kube::StorageClass& b) {
 std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,
                                       const NodeInfo& info) {
   for (const std::string& name : pod.spec->persistent_volume_claims) {
-    const std::string full_name = fmt::format("{}/{}", pod.meta.name_space, name);
+    const std::string full_name = FullClaimName(pod, name);
     const kube::PersistentVolumeClaim* claim = snapshot.FindPersistentVolumeClaim(full_name);
     if (claim == nullptr) {
       return Reject(fmt::format("PersistentVolumeClaim {} doesn't exist", full_name));

@@ -19,6 +19,9 @@ namespace muster::cluster {
 std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,
                                       const NodeInfo& info);
 
+// "namespace/name" of a claim that the pod names.
+std::string FullClaimName(const kube::Pod& pod, const std::string& claim);
+
 // Claims of the pod that aren't bound yet: their volumes are made for a node that somebody selects
 // for them. Valid until the snapshot changes.
 std::vector<const kube::PersistentVolumeClaim*> UnboundClaims(const Snapshot& snapshot,
@@ -28,7 +31,7 @@ const std::string* SelectedNode(const kube::PersistentVolumeClaim& claim);
 // Its class makes no volumes: somebody has made them, and the scheduler is to choose one.
 bool IsOfMadeVolumes(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim);
 
-// True if CheckVolumes reads the same of both.
+// True if CheckVolumes and attached_volumes.h read the same of both.
 bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolumeClaim& b);
 bool ReadAlike(const kube::PersistentVolume& a, const kube::PersistentVolume& b);
 bool ReadAlike(const kube::StorageClass& a, const kube::StorageClass& b);

@@ -38,7 +38,12 @@ bool Commit::NeedsEveryCall(const Gang& gang) const {
 }
 
 Reason Commit::Blocker(const Gang& gang) {
-  if (options_.standalone) return WhyNotAlone(gang);
+  if (auto why = cluster::WhyUnstartable(snapshot_, gang.unbound, options_.standalone)) {
+    if (why->of_claim) await_volumes_.insert(gang.id);
+    return {why->in_use ? v1::VOLUME_IN_USE : v1::MEMBER_NOT_SUPPORTED, std::move(why->what),
+            std::move(why->fix)};
+  }
+  if (options_.standalone) return {};
   const int64_t most =
       std::max<int64_t>(1, kBindCallsPerSecond * absl::ToInt64Seconds(options_.bind_wait));
   if (!gang.bound.empty() || gang.required() <= most || !NeedsEveryCall(gang)) return {};
@@ -48,16 +53,6 @@ Reason Commit::Blocker(const Gang& gang) {
                   "together, and {} can be called within {}",
                   gang.required(), most, absl::FormatDuration(options_.bind_wait)),
       "raise extender.httpTimeout, half of which is that time, or do without volumes and claims"};
-}
-
-Reason Commit::WhyNotAlone(const Gang& gang) {
-  for (const std::string& uid : gang.unbound) {
-    auto why = cluster::WhyNotAlone(snapshot_, *snapshot_.FindPod(uid));
-    if (!why) continue;
-    if (why->of_claim) await_volumes_.insert(gang.id);
-    return {v1::MEMBER_NOT_SUPPORTED, std::move(why->what), std::move(why->fix)};
-  }
-  return {};
 }
 
 bool Commit::AwaitsPreBind(const Gang& gang) const {
