@@ -1,7 +1,10 @@
 #include "cluster/alone.h"
 
+#include <map>
+
 #include "absl/container/flat_hash_map.h"
 #include "cluster/attached_volumes.h"
+#include "cluster/made_volumes.h"
 #include "cluster/volumes.h"
 #include "fmt/format.h"
 
@@ -10,7 +13,17 @@ namespace {
 
 constexpr const char* kFix = "have Muster run with --mode=extender, beside a kube-scheduler";
 
-std::optional<Unstartable> WhyNotAlone(const Snapshot& snapshot, const kube::Pod& pod) {
+// What claims of a storage class of made volumes ask for, by the first of them.
+using Wants = std::map<std::string, const kube::PersistentVolumeClaim*, std::less<>>;
+
+// Sizes apart.
+bool AskAlike(kube::VolumeTraits a, const kube::VolumeTraits& b) {
+  a.bytes = b.bytes;
+  return a == b;
+}
+
+std::optional<Unstartable> WhyNotAlone(const Snapshot& snapshot, const kube::Pod& pod,
+                                       Wants* wants) {
   if (pod.spec->uses_resource_claims) {
     return Unstartable{
         fmt::format("{} has resource claims (spec.resourceClaims), and a Muster without "
@@ -20,11 +33,17 @@ std::optional<Unstartable> WhyNotAlone(const Snapshot& snapshot, const kube::Pod
   }
   for (const kube::PersistentVolumeClaim* claim : UnboundClaims(snapshot, pod)) {
     if (!IsOfMadeVolumes(snapshot, *claim)) continue;
+    std::string why = WhyNotCounted(snapshot, *claim);
+    const auto [first, is_first] = wants->try_emplace(claim->storage_class, claim);
+    if (why.empty() && !is_first && !AskAlike(first->second->wants, claim->wants)) {
+      why = fmt::format("and {} asks for others of them", first->second->meta.FullName());
+    }
+    if (why.empty()) continue;
     return Unstartable{
         fmt::format(
             "PersistentVolumeClaim {} of {} is to be bound to one of the volumes of storage "
-            "class {}, and a Muster without a kube-scheduler chooses none",
-            claim->meta.FullName(), pod.meta.name, claim->storage_class),
+            "class {}, {}, and a Muster without a kube-scheduler chooses none so",
+            claim->meta.FullName(), pod.meta.name, claim->storage_class, why),
         fmt::format("bind the claim (spec.volumeName), or {}", kFix), /*of_claim=*/true};
   }
   return std::nullopt;
@@ -58,11 +77,12 @@ std::optional<Unstartable> WhyNotItsOwn(const Snapshot& snapshot, const kube::Po
 std::optional<Unstartable> WhyUnstartable(const Snapshot& snapshot,
                                           const std::vector<std::string>& pods, bool alone) {
   Owners owners;
+  Wants wants;
   for (const std::string& uid : pods) {
     const kube::Pod& pod = *snapshot.FindPod(uid);
     if (pod.spec->persistent_volume_claims.empty() && !pod.spec->uses_resource_claims) continue;
     if (alone) {
-      if (auto why = WhyNotAlone(snapshot, pod)) return why;
+      if (auto why = WhyNotAlone(snapshot, pod, &wants)) return why;
     }
     if (auto why = WhyNotItsOwn(snapshot, pod, &owners)) return why;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "cluster/made_volumes.h"
 #include "cluster/volumes.h"
 #include "fmt/format.h"
 
@@ -173,6 +174,7 @@ std::vector<Need> NeedsOf(const Snapshot& snapshot, const kube::Pod& pod) {
       needs.emplace_back(fmt::format("{}{}/{}", kShared, volume.driver, volume.handle), 1);
     }
   }
+  AddMadeNeeds(snapshot, pod, &needs);
   return needs;
 }
 
@@ -182,6 +184,7 @@ std::string_view DriverOf(std::string_view need) {
 
 int64_t FreeFor(const Snapshot& snapshot, const NodeInfo& info, std::string_view need) {
   if (need.starts_with(kShared)) return kManyPods;
+  if (need.starts_with(kMadeVolume)) return FreeMadeVolumes(snapshot, info, need);
   const std::string driver(DriverOf(need));
   if (driver.empty()) return info.Free(need);
   const std::optional<int64_t> most = MostOf(CsiNodeOf(snapshot, info), driver);
@@ -228,7 +231,7 @@ std::vector<const kube::PersistentVolumeClaim*> ClaimsOfOnePod(const Snapshot& s
   std::vector<const kube::PersistentVolumeClaim*> claims;
   for (const std::string& name : pod.spec->persistent_volume_claims) {
     const auto* claim = snapshot.FindPersistentVolumeClaim(FullClaimName(pod, name));
-    if (claim != nullptr && (claim->access_modes & kube::kReadWriteOncePod) != 0) {
+    if (claim != nullptr && (claim->wants.access_modes & kube::kReadWriteOncePod) != 0) {
       claims.push_back(claim);
     }
   }

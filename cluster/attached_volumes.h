@@ -43,7 +43,8 @@ int64_t AttachRoom(const Snapshot& snapshot, const WantedVolumes& wanted, const 
                    const NodeInfo& info);
 
 // What a pod needs of a node in amounts that add up over pods: its requests, and how many volumes
-// of each driver of which any node takes but so many ("attachable-volumes-csi-DRIVER"). Pods that
+// of each driver of which any node takes but so many ("attachable-volumes-csi-DRIVER"), or of those
+// that somebody has made (made_volumes.h). Pods that
 // share such a volume also need it by name, so that they aren't taken for pods of which each has
 // its own.
 using Need = std::pair<std::string, int64_t>;
@@ -51,7 +52,8 @@ std::vector<Need> NeedsOf(const Snapshot& snapshot, const kube::Pod& pod);
 // How much of that the node has left.
 int64_t FreeFor(const Snapshot& snapshot, const NodeInfo& info, std::string_view need);
 inline bool IsResource(std::string_view need) {
-  return !need.starts_with("attachable-volumes-csi-") && !need.starts_with("shared volume ");
+  return !need.starts_with("attachable-volumes-csi-") && !need.starts_with("shared volume ") &&
+         !need.starts_with("made volume ");
 }
 // The driver of which a need wants volumes attached; empty of any other.
 std::string_view DriverOf(std::string_view need);

@@ -56,7 +56,7 @@ class VolumeWorld {
     kube::PersistentVolumeClaim claim = Claim(name);
     claim.volume_name = volume.meta.name;
     claim.bound = true;
-    claim.access_modes = modes;
+    claim.wants.access_modes = modes;
     snapshot.Upsert(claim);
   }
   // default/NAME, which waits for its first consumer.

@@ -4,6 +4,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "cluster/attached_volumes.h"
+#include "cluster/made_volumes.h"
 #include "cluster/relations.h"
 #include "cluster/volumes.h"
 #include "fmt/format.h"
@@ -224,6 +225,7 @@ Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wan
   if (const std::string_view driver = DriverOf(resource); !driver.empty()) {
     return LacksAttachments(driver, wanted, free);
   }
+  if (resource.starts_with(kMadeVolume)) return LacksMadeVolumes(resource, wanted, free);
   if (detail == Detail::kOmitted) return {RejectionCode::kResources, ""};
   const kube::QuantityUnit unit = kube::UnitOf(resource);
   return {RejectionCode::kResources,
@@ -249,7 +251,8 @@ int64_t ClassCheck::RoomOn(const NodeInfo& info) {
   const int64_t room =
       RoomOf(pod_, asked_.Get(info.family, [&] { return AskedOf(pod_, info); }), info);
   if (room == 0 || wanted_ == nullptr) return room;
-  return std::min(room, AttachRoom(snapshot_, *wanted_, pod_, info));
+  return std::min(
+      {room, AttachRoom(snapshot_, *wanted_, pod_, info), MadeRoom(snapshot_, pod_, info)});
 }
 
 int64_t ClassCheck::PreferenceOn(const NodeInfo& info) {
@@ -262,7 +265,8 @@ int64_t RoomNow(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& 
   int64_t room = RoomFor(pod, info);
   if (room == 0 || CheckClass(snapshot, pod, info)) return 0;
   if (const auto wanted = WantedIfAny(snapshot, pod)) {
-    room = std::min(room, AttachRoom(snapshot, *wanted, pod, info));
+    room =
+        std::min({room, AttachRoom(snapshot, *wanted, pod, info), MadeRoom(snapshot, pod, info)});
   }
   return pod.spec->host_ports.empty() || !CheckHostPorts(pod, info) ? room : 0;
 }

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "cluster/made_volumes.h"
 #include "cluster/object_versions.h"
 #include "cluster/snapshot_state.h"
 #include "cluster/volumes.h"
@@ -272,14 +273,14 @@ void Snapshot::Upsert(kube::PersistentVolumeClaim claim) {
   const std::string key = claim.meta.FullName();
   if (PutRead(state_->volume_claims, key, std::move(claim), state_->journal,
               &Journal::volume_claims)) {
-    state_->attached.clear();
+    state_->VolumesChanged();
   }
 }
 
 void Snapshot::Upsert(kube::PersistentVolume volume) {
   const std::string key = volume.meta.name;
   if (PutRead(state_->volumes, key, std::move(volume), state_->journal, &Journal::volumes)) {
-    state_->attached.clear();
+    state_->VolumesChanged();
   }
 }
 
@@ -287,7 +288,7 @@ void Snapshot::Upsert(kube::StorageClass storage_class) {
   const std::string key = storage_class.meta.name;
   if (PutRead(state_->storage_classes, key, std::move(storage_class), state_->journal,
               &Journal::storage_classes)) {
-    state_->attached.clear();
+    state_->VolumesChanged();
   }
 }
 
@@ -298,20 +299,20 @@ void Snapshot::RemoveNamespace(std::string_view name) {
 void Snapshot::RemovePersistentVolumeClaim(std::string_view full_name) {
   if (EraseRead(state_->volume_claims, std::string(full_name), state_->journal,
                 &Journal::volume_claims)) {
-    state_->attached.clear();
+    state_->VolumesChanged();
   }
 }
 
 void Snapshot::RemovePersistentVolume(std::string_view name) {
   if (EraseRead(state_->volumes, std::string(name), state_->journal, &Journal::volumes)) {
-    state_->attached.clear();
+    state_->VolumesChanged();
   }
 }
 
 void Snapshot::RemoveStorageClass(std::string_view name) {
   if (EraseRead(state_->storage_classes, std::string(name), state_->journal,
                 &Journal::storage_classes)) {
-    state_->attached.clear();
+    state_->VolumesChanged();
   }
 }
 
@@ -436,6 +437,23 @@ const std::vector<std::string>& Snapshot::UsersOf(std::string_view claim) const 
 
 const std::vector<AttachedVolume>& Snapshot::AttachedOn(const NodeInfo& info) const {
   return state_->AttachedOn(*this, info);
+}
+
+const AllMadeVolumes& Snapshot::made_volumes() const {
+  if (!state_->made) state_->made = FindMadeVolumes(*this);
+  return *state_->made;
+}
+
+const TakenVolumes& Snapshot::taken_volumes() const {
+  for (size_t& next = state_->counted_choosers; next < state_->choosers.size(); ++next) {
+    const kube::Pod& pod = *FindPod(state_->choosers[next]);
+    const NodeInfo* info = FindNodeOfPod(pod.meta.uid);
+    if (info == nullptr) continue;
+    for (const VolumeChoice& choice : PlanClaims(*this, pod, *info, state_->taken).bind) {
+      state_->taken[choice.volume->meta.name] = pod.meta.uid;
+    }
+  }
+  return state_->taken;
 }
 
 const std::map<std::string, std::shared_ptr<const kube::NodeClaim>, std::less<>>&

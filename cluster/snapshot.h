@@ -109,6 +109,20 @@ struct AttachedVolume {
   auto operator<=>(const AttachedVolume&) const = default;
 };
 
+// Volumes of one storage class of which one may be chosen for a claim (made_volumes.h). Pointers
+// live until the snapshot changes.
+struct MadeVolumes {
+  // Those that only nodes of one hostname reach, by that; and all others.
+  absl::flat_hash_map<std::string, std::vector<const kube::PersistentVolume*>> on_host;
+  std::vector<const kube::PersistentVolume*> elsewhere;
+  // Of those that nobody has, in ascending order; where there are many, some of them: a claim
+  // counts as asking for the next of these.
+  std::vector<int64_t> sizes;
+};
+using AllMadeVolumes = std::map<std::string, MadeVolumes, std::less<>>;  // by storage class
+// Volume -> UID of the assumed pod that chose it.
+using TakenVolumes = absl::flat_hash_map<std::string, std::string>;
+
 class Snapshot {
  public:
   Snapshot();
@@ -196,6 +210,9 @@ class Snapshot {
   const std::vector<std::string>& UsersOf(std::string_view claim) const;
   // By driver and handle. Lives until the next non-const call.
   const std::vector<AttachedVolume>& AttachedOn(const NodeInfo& info) const;
+  // Both live until the next non-const call.
+  const AllMadeVolumes& made_volumes() const;
+  const TakenVolumes& taken_volumes() const;
 
   // All nodes, real and virtual, in name order. Pointers live until the next non-const call.
   const std::map<std::string, NodeInfo, std::less<>>& nodes() const { return nodes_; }

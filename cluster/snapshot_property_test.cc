@@ -378,7 +378,7 @@ class World {
         claim.storage_class = "fast";
         claim.bound = Chance(60);
         if (claim.bound) claim.volume_name = Name("v", 3);
-        claim.access_modes = Chance(30) ? kube::kReadWriteOncePod : kube::kReadWriteOnce;
+        claim.wants.access_modes = Chance(30) ? kube::kReadWriteOncePod : kube::kReadWriteOnce;
         snapshot_.Upsert(claim);
         return "put claim";
       }

@@ -177,6 +177,7 @@ void Snapshot::State::Attach(const std::string& node, const std::shared_ptr<cons
   std::vector<PlacedPod>& placed = info->pods;
   placed.insert(FindSlot(placed, uid), {pod, assumed, LabelBits(pod->meta.labels)});
   if (KeepsOthersAway(*pod)) anti_affinity_pods[uid] = node;
+  SetChooser(*pod, assumed);
   UsersChanged(*info, *pod, source);
   NodeChanges changes = NodeChange::kPods;
   if (!pod->spec->host_ports.empty()) changes |= NodeChange::kRoomShrank;
@@ -200,6 +201,7 @@ void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod, Sour
   std::shared_ptr<const kube::Pod> leaving = std::move(slot->pod);
   placed.erase(slot);
   anti_affinity_pods.erase(uid);
+  SetChooser(*leaving, /*assumed=*/false);
   UsersChanged(*info, *leaving, source);
   NodeChanges changes = NodeChange::kPods;
   if (!leaving->spec->host_ports.empty()) changes |= NodeChange::kRoomGrew;
@@ -239,6 +241,7 @@ void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<con
   if (info == nullptr) return;
   auto slot = FindSlot(info->pods, pod->meta.uid);
   std::shared_ptr<const kube::Pod> before = std::exchange(slot->pod, pod);
+  if (slot->assumed && !assumed) SetChooser(*before, /*assumed=*/false);
   slot->assumed = assumed;
   NodeChanges changes;
   const bool daemons_changed = DaemonSetOf(*before) != DaemonSetOf(*pod);
@@ -399,7 +402,10 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
   NodeChanges changes;
   if (before.object != info.object || before.claim != info.claim) changes |= NodeChange::kMarks;
   const bool same_class = SameClass(before, info);
-  if (!same_class) changes |= NodeChange::kClass;
+  if (!same_class) {
+    changes |= NodeChange::kClass;
+    ForgetTaken();  // others may be reached
+  }
   if (!same_class || before.node->allocatable != info.node->allocatable ||
       before.node->error != info.node->error) {
     changes |= Settle(info, /*daemons_changed=*/!same_class, before.node->allocatable);
@@ -473,6 +479,7 @@ void Snapshot::State::RemoveNode(Nodes::iterator node) {
     anti_affinity_pods.erase(uid);
     UsersChanged(node->second, *placed.pod, Source::kObserved);
     if (placed.assumed) {
+      SetChooser(*placed.pod, /*assumed=*/false);
       pods.at(uid).assumed_on.clear();
     } else {
       waiting[node->first].insert(uid);

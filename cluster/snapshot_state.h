@@ -80,6 +80,9 @@ struct Snapshot::State {
   void RefreshNominated(const std::string& node);
   // Adds the pod to those that use its claims, or takes it off.
   void CountUser(const kube::Pod& pod, bool uses);
+  // A claim, a volume or a storage class isn't what it was.
+  void VolumesChanged();
+  void ForgetTaken();
   // What the node attaches, or may, isn't what it was.
   void AttachmentsChanged(const std::string& node);
   // Null: it is gone.
@@ -122,6 +125,10 @@ struct Snapshot::State {
   absl::flat_hash_map<std::string, std::vector<std::string>> claim_users;    // UIDs of pods
   // By slot, where somebody asked since it changed.
   std::vector<std::unique_ptr<const std::vector<AttachedVolume>>> attached;
+  std::optional<AllMadeVolumes> made;  // nullopt: to be found anew
+  std::vector<std::string> choosers;   // UIDs of assumed pods with claims, as they were assumed
+  TakenVolumes taken;                  // by
+  size_t counted_choosers = 0;         // of them
   JournalRecorder journal;
 
  private:
@@ -137,6 +144,7 @@ struct Snapshot::State {
   void SettlePods(NodeInfo& info, bool daemons_changed, NodeChanges changes, Source source);
   // The pod came to stand on the node, or left it.
   void UsersChanged(const NodeInfo& info, const kube::Pod& pod, Source source);
+  void SetChooser(const kube::Pod& pod, bool assumed);
   void ForgetAttached(const NodeInfo& info);
   void Judge(NodeInfo& info);
   std::string TextOfSlices(const std::string& node) const;

@@ -36,9 +36,27 @@ void Snapshot::State::UsersChanged(const NodeInfo& info, const kube::Pod& pod, S
   for (const std::string& name : pod.spec->persistent_volume_claims) {
     const auto claim = volume_claims.find(FullClaimName(pod, name));
     if (claim == volume_claims.end()) continue;
-    if ((claim->second->access_modes & kube::kReadWriteOncePod) == 0) continue;
+    if ((claim->second->wants.access_modes & kube::kReadWriteOncePod) == 0) continue;
     journal.Changed(&Journal::volume_claims, claim->first, true, true);
   }
+}
+
+void Snapshot::State::SetChooser(const kube::Pod& pod, bool assumed) {
+  if (pod.spec->persistent_volume_claims.empty()) return;
+  // What those chose that were assumed after it may be another now.
+  if (std::erase(choosers, pod.meta.uid) > 0) ForgetTaken();
+  if (assumed) choosers.push_back(pod.meta.uid);
+}
+
+void Snapshot::State::ForgetTaken() {
+  taken.clear();
+  counted_choosers = 0;
+}
+
+void Snapshot::State::VolumesChanged() {
+  attached.clear();
+  made.reset();
+  ForgetTaken();
 }
 
 void Snapshot::State::ForgetAttached(const NodeInfo& info) {

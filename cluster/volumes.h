@@ -15,7 +15,7 @@ namespace muster::cluster {
 // that waits for the first consumer; and a bound volume that the node can't reach. A claim that
 // waits for its first consumer passes, except where its annotation
 // volume.kubernetes.io/selected-node names another node, or its class makes no volumes for this one
-// (allowedTopologies) and nobody has made one that it reaches.
+// (allowedTopologies) and nobody has made one that it reaches and that will do (made_volumes.h).
 std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,
                                       const NodeInfo& info);
 
@@ -26,6 +26,10 @@ std::string FullClaimName(const kube::Pod& pod, const std::string& claim);
 // for them. Valid until the snapshot changes.
 std::vector<const kube::PersistentVolumeClaim*> UnboundClaims(const Snapshot& snapshot,
                                                               const kube::Pod& pod);
+bool IsUnbound(const kube::PersistentVolumeClaim& claim);
+// Its class makes volumes for this node, if it makes any.
+bool IsMadeFor(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim,
+               const NodeInfo& info);
 // The node that is selected for the claim's volume, or nullptr.
 const std::string* SelectedNode(const kube::PersistentVolumeClaim& claim);
 // Its class makes no volumes: somebody has made them, and the scheduler is to choose one.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cluster/alone.h"
+#include "cluster/made_volumes.h"
 #include "cluster/volumes.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
@@ -175,10 +176,9 @@ void Commit::Observe(const cluster::Journal& journal) {
 void Commit::SelectNodes(const Gang& gang) {
   await_volumes_.insert(gang.id);
   for (const auto& [uid, node] : placement_->Of(gang).fixed) {
-    for (const auto* claim : cluster::UnboundClaims(snapshot_, *snapshot_.FindPod(uid))) {
-      if (cluster::SelectedNode(*claim) != nullptr) continue;
-      outbox_->Act(gang.id, "volume-node/" + claim->meta.uid,
-                   SelectNode{kube::RefOf(claim->meta), node});
+    for (SelectNode& select : cluster::SelectionsFor(snapshot_, uid, node)) {
+      const std::string target = "volume-node/" + select.claim.uid;
+      outbox_->Act(gang.id, target, std::move(select));
     }
   }
 }

@@ -54,6 +54,16 @@ uint8_t ReadAccessModes(const JsonValue& modes) {
   return bits;
 }
 
+VolumeTraits ReadTraits(const JsonValue& spec, const JsonValue& amounts) {
+  VolumeTraits traits;
+  const JsonValue storage = amounts.Get("storage");
+  if (storage.present()) traits.bytes = ReadAmount(storage, QuantityUnit::kWhole);
+  traits.access_modes = ReadAccessModes(spec.Get("accessModes"));
+  traits.block = spec.Get("volumeMode").View() == "Block";
+  traits.attributes_class = spec.Get("volumeAttributesClassName").String();
+  return traits;
+}
+
 // "vol-1" of "aws://us-west-2a/vol-1" too; "" of what is neither.
 std::string EbsVolume(std::string_view id) {
   constexpr std::string_view kScheme = "aws://";
@@ -119,8 +129,10 @@ absl::StatusOr<PersistentVolumeClaim> Decode<PersistentVolumeClaim>(std::string_
   claim.storage_class = StorageClassOf(claim.meta, spec);
   claim.volume_name = spec.Get("volumeName").String();
   claim.bound = root.Get("status").Get("phase").View() == "Bound";
-  claim.access_modes = ReadAccessModes(spec.Get("accessModes"));
+  claim.wants = ReadTraits(spec, spec.Get("resources").Get("requests"));
+  claim.selector = ReadLabelSelector(spec.Get("selector"));
   if (!reader.status().ok()) return reader.status();
+  claim.error = reader.unusable();
   return claim;
 }
 
@@ -136,7 +148,10 @@ absl::StatusOr<PersistentVolume> Decode<PersistentVolume>(std::string_view json)
   if (claim.present()) {
     volume.claim_ref =
         fmt::format("{}/{}", claim.Get("namespace").View(), claim.Get("name").View());
+    volume.claim_uid = claim.Get("uid").String();
   }
+  volume.available = root.Get("status").Get("phase").View() == "Available";
+  volume.has = ReadTraits(spec, spec.Get("capacity"));
   ReadAttaching(spec, volume);
   const JsonValue required = spec.Get("nodeAffinity").Get("required");
   if (required.present()) {

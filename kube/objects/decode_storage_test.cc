@@ -12,7 +12,7 @@ TEST(DecodeClaim, ReadsItsAccessModes) {
   const auto claim = Decode<PersistentVolumeClaim>(R"({"metadata":{"name":"c","namespace":"n"},
       "spec":{"accessModes":["ReadWriteOncePod","ReadOnlyMany","Later"]}})");
   ASSERT_TRUE(claim.ok());
-  EXPECT_EQ(claim->access_modes, kReadWriteOncePod | kReadOnlyMany);
+  EXPECT_EQ(claim->wants.access_modes, kReadWriteOncePod | kReadOnlyMany);
 }
 
 struct SourceCase {

@@ -21,18 +21,33 @@ enum AccessMode : uint8_t {
   kReadWriteOncePod = 8,
 };
 
+// What a claim wants of a volume, and what a volume is, where one of those that somebody has made
+// is to be chosen for it.
+struct VolumeTraits {
+  int64_t bytes = 0;             // at least; and what there is
+  uint8_t access_modes = 0;      // of AccessMode
+  bool block = false;            // volumeMode: a device, else a file system
+  std::string attributes_class;  // volumeAttributesClassName
+  bool operator==(const VolumeTraits&) const = default;
+};
+
 struct PersistentVolumeClaim {
   ObjectMeta meta;
   std::string storage_class;
-  std::string volume_name;   // empty: unbound
-  bool bound = false;        // status.phase
-  uint8_t access_modes = 0;  // of AccessMode
+  std::string volume_name;  // empty: unbound
+  bool bound = false;       // status.phase
+  VolumeTraits wants;
+  std::optional<LabelSelector> selector;  // of the volume's labels; absent: any
+  std::string error;                      // what makes it unusable, by field; empty normally
 };
 
 struct PersistentVolume {
   ObjectMeta meta;
   std::string storage_class;
-  std::string claim_ref;  // "namespace/name" or empty
+  std::string claim_ref;   // "namespace/name" or empty
+  std::string claim_uid;   // of that claim; empty: of whichever has the name
+  bool available = false;  // status.phase: nobody has it
+  VolumeTraits has;
   // Who attaches it to nodes, and what it is to him. Of kinds from before CSI the driver to which
   // Kubernetes has moved them. Empty where nothing is attached, or nothing is known of it.
   std::string driver;
