@@ -77,7 +77,7 @@ TEST(KubeSchedulerVerdicts, AreOurs) {
     for (const auto& [name, info] : snapshot.nodes()) {
       ASSERT_TRUE(info.UsableNow()) << info.readiness.message;
       Compare("class", line_number, by_class, name, CheckClass(snapshot, pod, info), tally);
-      Compare("room", line_number, by_room, name, CheckRoom(pod, info), tally);
+      Compare("room", line_number, by_room, name, CheckRoom(snapshot, pod, info), tally);
       Compare("relations", line_number, by_relations, name, CheckRelations(snapshot, pod, info),
               tally);
     }

@@ -8,12 +8,14 @@
 #include <utility>
 
 #include "cluster/feasibility.h"
+#include "cluster/volumes.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
 #include "coscheduling/provisioning/placeability.h"
 #include "kube/objects/decode.h"
 #include "kube/objects/topology_asked.h"
 #include "kube/objects/well_known.h"
+#include "lint/given_volumes.h"
 #include "lint/one_node.h"
 #include "lint/pool_fit.h"
 #include "lint/text.h"
@@ -684,39 +686,6 @@ std::set<std::string> TopologyKeys(const kube::PodSpec& spec) {
   return keys;
 }
 
-// Volumes, classes and claims as they are by the time that pods want them: a claim whose volume
-// isn't given, and that doesn't wait for a pod, has one that all nodes reach. False: no claims.
-bool GiveVolumes(const Manifests& manifests, Engine* engine) {
-  std::set<std::string> volumes, waiting_classes;
-  for (const Given& given : manifests.given) {
-    const auto* volume = As<kube::PersistentVolume>(given);
-    const auto* its = As<kube::StorageClass>(given);
-    if (volume != nullptr) volumes.insert(volume->meta.name);
-    if (its != nullptr && its->wait_for_first_consumer) waiting_classes.insert(its->meta.name);
-    if (volume != nullptr || its != nullptr) engine->Upsert(*given.object);
-  }
-  bool claims = false;
-  for (const Given& given : manifests.given) {
-    const auto* claim = As<kube::PersistentVolumeClaim>(given);
-    if (claim == nullptr) continue;
-    claims = true;
-    kube::PersistentVolumeClaim bound = *claim;
-    bound.bound = true;
-    const bool waits = bound.volume_name.empty() && waiting_classes.contains(bound.storage_class);
-    if (!waits && !volumes.contains(bound.volume_name)) {
-      kube::PersistentVolume volume;
-      volume.meta.name = volume.meta.uid = Concat("made-for-", bound.meta.FullName());
-      volume.meta.resource_version = "1";
-      volume.storage_class = bound.storage_class;
-      volume.claim_ref = bound.meta.FullName();
-      bound.volume_name = volume.meta.name;
-      engine->Upsert(std::move(volume));
-    }
-    engine->Upsert(std::move(bound));
-  }
-  return claims;
-}
-
 }  // namespace
 
 std::optional<Reason> Judge::ShortOfRoom(const LintGang& gang, const MadePods& made, int without,
@@ -725,7 +694,8 @@ std::optional<Reason> Judge::ShortOfRoom(const LintGang& gang, const MadePods& m
   options.scheduler_name = scheduler_name_;
   options.quota = QuotaMode::kOff;
   Engine engine(std::move(options));
-  const bool claims = GiveVolumes(manifests_, &engine);
+  std::set<std::string> untold;
+  const bool claims = GiveVolumes(manifests_, &engine, &untold);
   MadePods placed = made;
   std::map<const kube::PodSpec*, std::shared_ptr<const kube::PodSpec>> specs;
   int node_count = 0;
@@ -736,6 +706,9 @@ std::optional<Reason> Judge::ShortOfRoom(const LintGang& gang, const MadePods& m
       Drop(static_cast<Tie>(without), &with);
       // What isn't given is as it should be.
       if (!claims) with.persistent_volume_claims.clear();
+      std::erase_if(with.persistent_volume_claims, [&](const std::string& claim) {
+        return untold.contains(cluster::FullClaimName(pod, claim));
+      });
       spec = std::make_shared<const kube::PodSpec>(with);
       const int64_t count = static_cast<int64_t>(placed.pods.size());
       for (const auto& [name, pool] : known_->pools) {

@@ -196,6 +196,14 @@ PodResources ReadResources(const JsonValue& spec, const JsonValue& status) {
   });
   const JsonValue pod_level = spec.Get("resources");
   result.pod_requests = ReadResourceList(pod_level.Get("requests"));
+  // The same of the pod as a whole (v1.36).
+  const JsonValue pod_actual = status.Get("resources");
+  if (pod_actual.present() && !result.pod_requests.entries().empty()) {
+    ResourceList actual = ReadResourceList(pod_actual.Get("requests"));
+    actual.Max(ReadResourceList(status.Get("allocatedResources")));
+    if (!infeasible) actual.Max(result.pod_requests);
+    result.pod_requests = std::move(actual);
+  }
   result.pod_limits = ReadResourceList(pod_level.Get("limits"));
   result.overhead = ReadResourceList(spec.Get("overhead"));
   return result;

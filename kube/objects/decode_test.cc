@@ -180,6 +180,19 @@ TEST(PodRequests, AResizeInPlaceCountsTheLargerOfAskedAndAllocated) {
             "cpu=3, memory=2Gi, pods=1");
 }
 
+TEST(PodRequests, AResizeInPlaceOfThePodAsAWholeCountsAlike) {
+  const std::string spec = R"({"resources":{"requests":{"cpu":"1","memory":"4Gi"}},
+      "containers":[{"name":"c"}]})";
+  const std::string status = R"("resources":{"requests":{"cpu":"2","memory":"2Gi"}},
+      "allocatedResources":{"cpu":"3","memory":"1Gi","nvidia.com/gpu":"1"})";
+  EXPECT_EQ(Requests(spec, "{" + status + "}"), "cpu=3, memory=4Gi, pods=1");
+  EXPECT_EQ(Requests(spec, R"({"conditions":[{"type":"PodResizePending","status":"True",
+      "reason":"Infeasible"}],)" +
+                               status + "}"),
+            "cpu=3, memory=2Gi, pods=1");
+  EXPECT_EQ(Requests(R"({"containers":[{"name":"c"}]})", "{" + status + "}"), "pods=1");
+}
+
 TEST(PodRequests, UnusableQuantitiesAreExplainedNotLost) {
   const auto error = [](const std::string& requests) {
     return PodOf(R"({"containers":[{},{"resources":{"requests":)" + requests + "}}]}").spec_error;

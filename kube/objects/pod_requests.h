@@ -22,7 +22,8 @@ struct ContainerResources {
 struct PodResources {
   std::vector<ContainerResources> containers;
   std::vector<ContainerResources> init_containers;  // in order
-  // spec.resources; only cpu, memory and hugepages-* count there.
+  // spec.resources, with what a resize in place has made of it; only cpu, memory and hugepages-*
+  // count there.
   ResourceList pod_requests;
   ResourceList pod_limits;
   ResourceList overhead;

@@ -251,6 +251,7 @@ var controllers = []string{
 	"job-controller",
 	"namespace-controller",
 	"node-lifecycle-controller",
+	"persistentvolume-binder-controller",
 	"pod-garbage-collector-controller",
 	"replicaset-controller",
 	"resourcequota-controller",
