@@ -26,7 +26,7 @@ std::string NodeChanges::ToString() const {
 
 bool Journal::empty() const {
   return nodes.empty() && volume_claims.empty() && volumes.empty() && storage_classes.empty() &&
-         namespaces.empty();
+         csi_drivers.empty() && namespaces.empty();
 }
 
 }  // namespace muster::cluster

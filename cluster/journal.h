@@ -13,8 +13,9 @@
 // What each predicate reads (predicates.h), and so what must be in a journal for its verdict on a
 // node to have changed:
 //   CheckClass      kClass of that node (kWent, kRoomGrew if it stopped or began to count);
-//                   volume_claims, volumes, storage_classes for pods with claims
-//   CheckRoom       kRoomGrew for the better, kRoomShrank for the worse, of that node
+//                   volume_claims, volumes, storage_classes, csi_drivers for pods with claims
+//   CheckRoom       kRoomGrew for the better, kRoomShrank for the worse, of that node; for pods
+//                   with claims what is named above, and kPods of that node
 //   CheckRelations  kPods, kClass, kCame or kWent of any node; namespaces
 #pragma once
 
@@ -34,7 +35,8 @@ enum class NodeChange : uint8_t {
   kRoomGrew = 1 << 2,
   // Of some resource less is free, or a host port was taken.
   kRoomShrank = 1 << 3,
-  // Labels, taints, cordon, stage, devices: whatever CheckClass reads.
+  // Labels, taints, cordon, stage, devices: whatever CheckClass reads; and the volumes that it has
+  // attached, or can have.
   kClass = 1 << 4,
   // A pod came, went, or changed in what relations read, labels, being deleted, anti-affinity, or
   // in what ends it.
@@ -99,10 +101,13 @@ struct Journal {
   template <typename T>
   using ByName = std::map<std::string, T, std::less<>>;
 
-  ByName<NodeEntry> nodes;             // by the name of the NodeInfo
-  ByName<ObjectChange> volume_claims;  // "namespace/name"
-  ByName<ObjectChange> volumes;        // PersistentVolumes
+  ByName<NodeEntry> nodes;  // by the name of the NodeInfo
+  // "namespace/name". One that is one pod's alone is named, too, when a pod that uses it comes to
+  // stand somewhere, or leaves.
+  ByName<ObjectChange> volume_claims;
+  ByName<ObjectChange> volumes;  // PersistentVolumes
   ByName<ObjectChange> storage_classes;
+  ByName<ObjectChange> csi_drivers;  // that pods mustn't miss
   // Namespaces whose labels changed. One without labels is like one that isn't known.
   ByName<ObjectChange> namespaces;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "cluster/attached_volumes.h"
 #include "cluster/node_families.h"
 #include "cluster/snapshot.h"
 #include "kube/objects/well_known.h"
@@ -43,12 +44,13 @@ class NodeLabel {
   PerFamily<int> by_family_;
 };
 
-// NodeInfo::Free of one resource.
+// NodeInfo::Free of one resource, or what is left of another need (attached_volumes.h).
 class FreeAmount {
  public:
-  explicit FreeAmount(std::string_view resource) : resource_(resource) {}
+  explicit FreeAmount(std::string_view need) : resource_(need), is_resource_(IsResource(need)) {}
 
-  int64_t Of(const NodeInfo& info) {
+  int64_t Of(const Snapshot& snapshot, const NodeInfo& info) {
+    if (!is_resource_) return FreeFor(snapshot, info, resource_);
     const int at = at_.Get(info.family, [&] { return PositionIn(info.node->allocatable); });
     return at < 0 ? 0 : info.free[at];
   }
@@ -62,6 +64,7 @@ class FreeAmount {
   }
 
   const std::string resource_;
+  const bool is_resource_;
   PerFamily<int> at_;
 };
 

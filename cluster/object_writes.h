@@ -67,11 +67,14 @@ struct AnnotatePod {
   std::map<std::string, std::string> annotations;
 };
 
-// Has a claim's volume made for this node. Preconditions: uid and resource_version, for somebody
-// else may have selected one.
+// Has a claim's volume made for this node, or, if `volume` is given, that volume kept for it, which
+// somebody has made. Preconditions: uid and resource_version of what is written, for somebody else
+// may have selected a node or have the volume.
 struct SelectNode {
   kube::ObjectRef claim;
   std::string node;
+  std::optional<kube::ObjectRef> volume = std::nullopt;
+  bool was_kept = false;  // by its maker, for a claim of this name
 };
 
 // Eviction, precondition: uid.

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/container/inlined_vector.h"
+#include "cluster/attached_volumes.h"
+#include "cluster/made_volumes.h"
 #include "cluster/relations.h"
 #include "cluster/volumes.h"
 #include "fmt/format.h"
@@ -108,15 +110,26 @@ std::optional<Rejection> CheckResources(const kube::Pod& pod, const NodeInfo& in
   return std::nullopt;
 }
 
+std::unique_ptr<const WantedVolumes> WantedIfAny(const Snapshot& snapshot, const kube::Pod& pod) {
+  if (pod.spec->persistent_volume_claims.empty()) return nullptr;
+  return std::make_unique<const WantedVolumes>(WantedBy(snapshot, pod));
+}
+
 std::optional<Rejection> CheckHostPorts(const kube::Pod& pod, const NodeInfo& info) {
   if (pod.spec->host_ports.empty()) return std::nullopt;
+  const auto why_not = [&](const kube::Pod& other) -> std::optional<Rejection> {
+    if (other.meta.uid == pod.meta.uid) return std::nullopt;
+    const kube::HostPort* port = FindConflict(*pod.spec, *other.spec);
+    if (port == nullptr) return std::nullopt;
+    return Rejection{RejectionCode::kHostPorts,
+                     fmt::format("port {}/{} is used by pod {}", port->port, port->protocol,
+                                 other.meta.FullName())};
+  };
   for (const PlacedPod& placed : info.pods) {
-    if (placed.pod->meta.uid == pod.meta.uid) continue;
-    if (const kube::HostPort* port = FindConflict(*pod.spec, *placed.pod->spec)) {
-      return Rejection{RejectionCode::kHostPorts,
-                       fmt::format("port {}/{} is used by pod {}", port->port, port->protocol,
-                                   placed.pod->meta.FullName())};
-    }
+    if (auto rejection = why_not(*placed.pod)) return rejection;
+  }
+  for (const std::shared_ptr<const kube::Pod>& other : info.nominated) {
+    if (auto rejection = why_not(*other)) return rejection;
   }
   return std::nullopt;
 }
@@ -191,6 +204,14 @@ std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& p
                       [&] { return WhyNotNode(*pod.spec, info); });
 }
 
+ClassCheck::ClassCheck(const Snapshot& snapshot, const kube::Pod& pod)
+    : snapshot_(snapshot),
+      pod_(pod),
+      looks_at_names_(LooksAtNames(*pod.spec)),
+      wanted_(WantedIfAny(snapshot, pod)) {}
+ClassCheck::~ClassCheck() = default;
+ClassCheck::ClassCheck(ClassCheck&&) noexcept = default;
+
 std::optional<Rejection> ClassCheck::Check(const NodeInfo& info, Detail detail) {
   return CheckClassBy(snapshot_, pod_, info, detail, [&] {
     // A virtual node is judged by its claim, too.
@@ -201,6 +222,10 @@ std::optional<Rejection> ClassCheck::Check(const NodeInfo& info, Detail detail) 
 
 Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wanted, int64_t free,
                   Detail detail) {
+  if (const std::string_view driver = DriverOf(resource); !driver.empty()) {
+    return LacksAttachments(driver, wanted, free);
+  }
+  if (resource.starts_with(kMadeVolume)) return LacksMadeVolumes(resource, wanted, free);
   if (detail == Detail::kOmitted) return {RejectionCode::kResources, ""};
   const kube::QuantityUnit unit = kube::UnitOf(resource);
   return {RejectionCode::kResources,
@@ -210,9 +235,12 @@ Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wan
                       SlicesNote(resource, info))};
 }
 
-std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info) {
+std::optional<Rejection> CheckRoom(const Snapshot& snapshot, const kube::Pod& pod,
+                                   const NodeInfo& info) {
   if (std::optional<Rejection> rejection = CheckResources(pod, info)) return rejection;
-  return CheckHostPorts(pod, info);
+  if (std::optional<Rejection> rejection = CheckHostPorts(pod, info)) return rejection;
+  const auto wanted = WantedIfAny(snapshot, pod);
+  return wanted == nullptr ? std::nullopt : CheckAttaching(snapshot, *wanted, pod, info);
 }
 
 int64_t RoomFor(const kube::Pod& pod, const NodeInfo& info) {
@@ -220,7 +248,11 @@ int64_t RoomFor(const kube::Pod& pod, const NodeInfo& info) {
 }
 
 int64_t ClassCheck::RoomOn(const NodeInfo& info) {
-  return RoomOf(pod_, asked_.Get(info.family, [&] { return AskedOf(pod_, info); }), info);
+  const int64_t room =
+      RoomOf(pod_, asked_.Get(info.family, [&] { return AskedOf(pod_, info); }), info);
+  if (room == 0 || wanted_ == nullptr) return room;
+  return std::min(
+      {room, AttachRoom(snapshot_, *wanted_, pod_, info), MadeRoom(snapshot_, pod_, info)});
 }
 
 int64_t ClassCheck::PreferenceOn(const NodeInfo& info) {
@@ -230,9 +262,13 @@ int64_t ClassCheck::PreferenceOn(const NodeInfo& info) {
 }
 
 int64_t RoomNow(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info) {
-  const int64_t room = RoomFor(pod, info);
+  int64_t room = RoomFor(pod, info);
   if (room == 0 || CheckClass(snapshot, pod, info)) return 0;
-  return pod.spec->host_ports.empty() || !CheckRoom(pod, info) ? room : 0;
+  if (const auto wanted = WantedIfAny(snapshot, pod)) {
+    room =
+        std::min({room, AttachRoom(snapshot, *wanted, pod, info), MadeRoom(snapshot, pod, info)});
+  }
+  return pod.spec->host_ports.empty() || !CheckHostPorts(pod, info) ? room : 0;
 }
 
 int64_t RoomBeside(const NodeInfo& info, const std::vector<ClassRoom>& classes) {
@@ -268,7 +304,7 @@ std::optional<Rejection> CheckRelations(const Snapshot& snapshot, const kube::Po
 std::optional<Rejection> CheckAll(const Snapshot& snapshot, const kube::Pod& pod,
                                   const NodeInfo& info) {
   if (std::optional<Rejection> rejection = CheckClass(snapshot, pod, info)) return rejection;
-  if (std::optional<Rejection> rejection = CheckRoom(pod, info)) return rejection;
+  if (std::optional<Rejection> rejection = CheckRoom(snapshot, pod, info)) return rejection;
   return CheckRelations(snapshot, pod, info);
 }
 
@@ -318,6 +354,10 @@ const char* TextOf(RejectionCode code) {
       return "host port taken";
     case RejectionCode::kVolume:
       return "volume can't be reached";
+    case RejectionCode::kVolumeLimit:
+      return "no more volumes can be attached";
+    case RejectionCode::kVolumeInUse:
+      return "volume in use";
     case RejectionCode::kPodAffinity:
       return "pod affinity not met";
     case RejectionCode::kPodAntiAffinity:

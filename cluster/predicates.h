@@ -1,15 +1,17 @@
-// May this pod go on this node? The required parts of kube-scheduler's filters (v1.34), exactly.
+// May this pod go on this node? The required parts of kube-scheduler's filters (v1.34 to v1.37),
+// exactly.
 //
 // Split by what they depend on, so that a planner can check each once: the class part depends only
 // on pod spec and node (cacheable per class and node), the room part on what is free, the
 // relational part on where other pods stand (relations.h counts that once for many pods).
 //
-// Left to kube-scheduler, because they need what isn't in the snapshot: capacity and topology of
-// volumes that aren't bound yet, volume limits per node, ReadWriteOncePod, device claims.
+// Left to kube-scheduler, because they need what isn't in the snapshot: how much more a driver can
+// make (CSIStorageCapacity), volumes written in a pod without a claim, device claims.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +24,8 @@
 
 namespace muster::cluster {
 
+struct WantedVolumes;
+
 // Why a node can't take a pod. `code` is stable, for counting and grouping; `detail` carries the
 // numbers or names.
 enum class RejectionCode {
@@ -32,6 +36,8 @@ enum class RejectionCode {
   kResources,
   kHostPorts,
   kVolume,  // a bound volume can't be reached from here, or a claim isn't ready for use
+  kVolumeLimit,
+  kVolumeInUse,  // by another pod, which has it alone
   kPodAffinity,
   kPodAntiAffinity,
   kExistingAntiAffinity,
@@ -67,11 +73,12 @@ std::optional<Rejection> CheckClass(const Snapshot& snapshot, const kube::Pod& p
 // only is found out once. Pod and snapshot must outlive it.
 class ClassCheck {
  public:
-  ClassCheck(const Snapshot& snapshot, const kube::Pod& pod)
-      : snapshot_(snapshot), pod_(pod), looks_at_names_(LooksAtNames(*pod.spec)) {}
+  ClassCheck(const Snapshot& snapshot, const kube::Pod& pod);
+  ~ClassCheck();
+  ClassCheck(ClassCheck&&) noexcept;
 
   std::optional<Rejection> Check(const NodeInfo& info, Detail detail = Detail::kWritten);
-  // RoomFor and NodePreferenceScore.
+  // RoomNow, but that neither class nor host ports are looked at; and NodePreferenceScore.
   int64_t RoomOn(const NodeInfo& info);
   int64_t PreferenceOn(const NodeInfo& info);
 
@@ -82,15 +89,23 @@ class ClassCheck {
   const Snapshot& snapshot_;
   const kube::Pod& pod_;
   const bool looks_at_names_;
+  std::unique_ptr<const WantedVolumes> wanted_;  // null: it has no claims
   PerFamily<std::optional<RejectionCode>> by_family_;
   PerFamily<Asked> asked_;
   PerFamily<int64_t> preferences_;
 };
 
-// Resources and host ports, against what stands there now. The pod itself doesn't count against
-// itself if it stands there already.
-std::optional<Rejection> CheckRoom(const kube::Pod& pod, const NodeInfo& info);
-// Why it has no room for a pod that wants so much of a resource, of which so much is free for it.
+// Resources, host ports and volumes to attach (attached_volumes.h), against what stands there now;
+// and that nobody has its ReadWriteOncePod claims. The pod itself doesn't count against itself if
+// it stands there already.
+std::optional<Rejection> CheckRoom(const Snapshot& snapshot, const kube::Pod& pod,
+                                   const NodeInfo& info);
+// True if more than resources decides whether the node has room.
+inline bool LooksBeyondResources(const kube::PodSpec& spec) {
+  return !spec.host_ports.empty() || !spec.persistent_volume_claims.empty();
+}
+// Why it has no room for a pod that wants so much of a resource, or of another need
+// (attached_volumes.h), of which so much is free for it.
 Rejection ShortOf(const NodeInfo& info, const std::string& resource, int64_t wanted, int64_t free,
                   Detail detail = Detail::kWritten);
 // For how many pods like this one the node has resources: kManyPods if it asks for none, and one at

@@ -202,8 +202,8 @@ TEST(CheckRoom, CountsWhatIsFree) {
            {},
            ""},
       },
-      [](const Snapshot&, const kube::Pod& pod, const NodeInfo& info) {
-        return CheckRoom(pod, info);
+      [](const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo& info) {
+        return CheckRoom(snapshot, pod, info);
       });
 }
 
@@ -246,7 +246,7 @@ TEST(CheckRoom, KeepsHostPortsApart) {
     };
     snapshot.Upsert(BoundTo(with_port("q", c.standing), "a"));
     kube::Pod pod = with_port("p", c.wanted);
-    std::optional<Rejection> got = CheckRoom(pod, *snapshot.FindNode("a"));
+    std::optional<Rejection> got = CheckRoom(snapshot, pod, *snapshot.FindNode("a"));
     EXPECT_EQ(got.has_value(), c.conflict) << c.name;
     if (got) {
       EXPECT_EQ(*got, (Rejection{kHostPorts, "port 80/TCP is used by pod default/q"})) << c.name;

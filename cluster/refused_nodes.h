@@ -80,7 +80,8 @@ class NodesNotOffered {
     if (left_out == nullptr) return false;
     const std::set<std::string_view> names(offered.begin(), offered.end());
     for (const auto& [name, info] : snapshot.nodes()) {
-      if (info.UsableNow() && !names.contains(name) && (name == node || !CheckRoom(pod, info))) {
+      if (info.UsableNow() && !names.contains(name) &&
+          (name == node || !CheckRoom(snapshot, pod, info))) {
         left_out->Refuse(name, now, longest);
       }
     }

@@ -23,21 +23,27 @@ void ShapeRoom::Follow(const Snapshot& snapshot, const Domains& domains) {
   nodes_.resize(snapshot.slot_count());
   ClassCheck check(snapshot, example_);
   FreeDevices devices;
+  const ScoringStrategy& scoring = snapshot.profile().scoring;
+  const bool scored = scoring.type != ScoringStrategy::Type::kFewestDevicesLeft;
   const bool one_per_node = MembersClash(*example_.spec, *example_.spec);
   auto look = [&](int slot) {
     const NodeInfo* info = snapshot.NodeIn(slot);
     Node now;
     if (info != nullptr && example_.spec_error.empty()) {
       const int64_t room = check.RoomOn(*info);
-      const bool good = room > 0 && !check.Check(*info, Detail::kOmitted) &&
-                        (example_.spec->host_ports.empty() || !CheckRoom(example_, *info));
+      const bool good =
+          room > 0 && !check.Check(*info, Detail::kOmitted) &&
+          (example_.spec->host_ports.empty() || !CheckRoom(snapshot, example_, *info));
       if (good) {
         constexpr int64_t kMostPreference = (1 << 30) - 1;
         const auto preference =
-            std::clamp<int64_t>(check.PreferenceOn(*info), -kMostPreference, kMostPreference);
+            std::clamp<int64_t>(check.PreferenceOn(*info) + scoring.ScoreOf(*example_.spec, *info),
+                                -kMostPreference, kMostPreference);
         now.fits = static_cast<uint16_t>(one_per_node ? 1 : std::min(room, Node::kMost));
         now.preference = static_cast<int32_t>(preference);
-        now.devices = static_cast<uint16_t>(std::min<int64_t>(devices.On(*info), Node::kMost));
+        if (!scored) {
+          now.devices = static_cast<uint16_t>(std::min<int64_t>(devices.On(*info), Node::kMost));
+        }
         now.is_virtual = info->is_virtual;
       }
     }

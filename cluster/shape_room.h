@@ -33,9 +33,10 @@ class ShapeRoom {
   // Eight bytes, as there is one for each node and shape. What is above its bound is told as that.
   struct Node {
     static constexpr int64_t kMost = 65'535;
-    uint16_t fits = 0;            // beside each other, at most kMost
-    uint16_t devices = 0;         // free ones (free_devices.h), where one fits, at most kMost
-    int32_t preference : 31 = 0;  // NodePreferenceScore, where one fits
+    uint16_t fits = 0;  // beside each other, at most kMost
+    // Free ones (free_devices.h), where one fits, at most kMost; 0 where the profile scores nodes.
+    uint16_t devices = 0;
+    int32_t preference : 31 = 0;  // NodePreferenceScore and the profile's, where one fits
     bool is_virtual : 1 = false;
     bool operator==(const Node&) const = default;
   };

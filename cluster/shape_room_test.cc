@@ -80,8 +80,9 @@ TEST(ShapeRoom, KeptByChangesIsWhatPredicatesSayNow) {
       const ShapeRoom& room = *kept.Of(shape, snapshot, domains);
       std::vector<int64_t> now(domains.domains().size()), coming(domains.domains().size());
       for (const auto& [node, info] : snapshot.nodes()) {
-        int64_t fits =
-            CheckClass(snapshot, shape, info) || CheckRoom(shape, info) ? 0 : RoomFor(shape, info);
+        int64_t fits = CheckClass(snapshot, shape, info) || CheckRoom(snapshot, shape, info)
+                           ? 0
+                           : RoomFor(shape, info);
         if (MembersClash(*shape.spec, *shape.spec)) fits = std::min<int64_t>(fits, 1);
         ASSERT_EQ(room.On(info.slot).fits, fits) << "seed " << seed << " step " << step;
         if (fits > 0) {

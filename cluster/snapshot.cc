@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "cluster/made_volumes.h"
 #include "cluster/object_versions.h"
 #include "cluster/snapshot_state.h"
 #include "cluster/volumes.h"
@@ -45,30 +46,39 @@ bool ReadAlike(const kube::Namespace& a, const kube::Namespace& b) {
   return a.meta.labels == b.meta.labels;
 }
 
+// A driver that is missed nowhere is to predicates as one that isn't known.
+bool IsRead(const kube::CsiDriver& driver) { return driver.must_be_on_node; }
+bool ReadAlike(const kube::CsiDriver&, const kube::CsiDriver&) { return true; }
+
 template <typename T>
 bool IsRead(const T&) {
   return true;
 }
 
-// Put and Erase of what belongs to no node, journalled if it changes what predicates read.
+// Put and Erase of what belongs to no node, journalled if it changes what predicates read; true
+// then.
 template <typename T>
-void PutRead(Store<T>& store, const std::string& key, T object, JournalRecorder& journal,
+bool PutRead(Store<T>& store, const std::string& key, T object, JournalRecorder& journal,
              Journal::ByName<ObjectChange> Journal::* kind) {
   auto known = store.find(key);
   const std::shared_ptr<const T> before = known == store.end() ? nullptr : known->second;
   const bool was_read = before != nullptr && IsRead(*before);
   const bool is_read = IsRead(object);
   const bool alike = was_read == is_read && (!is_read || ReadAlike(*before, object));
-  if (Put(store, key, std::move(object)) && !alike) journal.Changed(kind, key, was_read, is_read);
+  if (!Put(store, key, std::move(object)) || alike) return false;
+  journal.Changed(kind, key, was_read, is_read);
+  return true;
 }
 
 template <typename T>
-void EraseRead(Store<T>& store, const std::string& key, JournalRecorder& journal,
+bool EraseRead(Store<T>& store, const std::string& key, JournalRecorder& journal,
                Journal::ByName<ObjectChange> Journal::* kind) {
   auto known = store.find(key);
-  if (known == store.end()) return;
-  if (IsRead(*known->second)) journal.Changed(kind, key, true, false);
+  if (known == store.end()) return false;
+  const bool was_read = IsRead(*known->second);
+  if (was_read) journal.Changed(kind, key, true, false);
   store.erase(known);
+  return was_read;
 }
 
 }  // namespace
@@ -133,11 +143,21 @@ void Snapshot::Upsert(kube::Pod pod) {
   if (!is_new && IsOutdated(pod.meta, entry.pod->meta)) return;
   std::shared_ptr<const kube::Pod> before = entry.pod;
   const std::string place_before = is_new ? std::string() : entry.Place();
+  const std::string nominated_before = is_new ? std::string() : entry.Nomination();
 
   // A pod is updated often and its spec hardly ever.
   const bool alike = before != nullptr && (before->spec == pod.spec || *before->spec == *pod.spec);
   pod.spec = alike ? before->spec : state_->specs.Share(pod.spec);
   entry.pod = std::make_shared<const kube::Pod>(std::move(pod));
+  if (!alike) {
+    if (before != nullptr) state_->CountUser(*before, false);
+    state_->CountUser(*entry.pod, true);
+  }
+  if (const std::string& nominated = entry.Nomination();
+      nominated != nominated_before || (!nominated.empty() && !alike)) {
+    state_->Nominate(nominated_before, entry.pod->meta.uid, false);
+    state_->Nominate(nominated, entry.pod->meta.uid, true);
+  }
   if (entry.pod->IsBound() || entry.pod->IsTerminal()) entry.assumed_on.clear();
   const std::string place = entry.Place();
   const bool assumed = !entry.assumed_on.empty();
@@ -155,6 +175,8 @@ void Snapshot::RemovePod(std::string_view uid) {
   if (it == state_->pods.end()) return;
   State::PodEntry entry = std::move(it->second);
   state_->pods.erase(it);
+  state_->CountUser(*entry.pod, false);
+  state_->Nominate(entry.Nomination(), entry.pod->meta.uid, false);
   if (const std::string& place = entry.Place(); !place.empty()) {
     state_->Detach(place, *entry.pod, State::Source::kObserved);
   }
@@ -249,18 +271,25 @@ void Snapshot::Upsert(kube::Namespace name_space) {
 
 void Snapshot::Upsert(kube::PersistentVolumeClaim claim) {
   const std::string key = claim.meta.FullName();
-  PutRead(state_->volume_claims, key, std::move(claim), state_->journal, &Journal::volume_claims);
+  if (PutRead(state_->volume_claims, key, std::move(claim), state_->journal,
+              &Journal::volume_claims)) {
+    state_->VolumesChanged();
+  }
 }
 
 void Snapshot::Upsert(kube::PersistentVolume volume) {
   const std::string key = volume.meta.name;
-  PutRead(state_->volumes, key, std::move(volume), state_->journal, &Journal::volumes);
+  if (PutRead(state_->volumes, key, std::move(volume), state_->journal, &Journal::volumes)) {
+    state_->VolumesChanged();
+  }
 }
 
 void Snapshot::Upsert(kube::StorageClass storage_class) {
   const std::string key = storage_class.meta.name;
-  PutRead(state_->storage_classes, key, std::move(storage_class), state_->journal,
-          &Journal::storage_classes);
+  if (PutRead(state_->storage_classes, key, std::move(storage_class), state_->journal,
+              &Journal::storage_classes)) {
+    state_->VolumesChanged();
+  }
 }
 
 void Snapshot::RemoveNamespace(std::string_view name) {
@@ -268,16 +297,55 @@ void Snapshot::RemoveNamespace(std::string_view name) {
 }
 
 void Snapshot::RemovePersistentVolumeClaim(std::string_view full_name) {
-  EraseRead(state_->volume_claims, std::string(full_name), state_->journal,
-            &Journal::volume_claims);
+  if (EraseRead(state_->volume_claims, std::string(full_name), state_->journal,
+                &Journal::volume_claims)) {
+    state_->VolumesChanged();
+  }
 }
 
 void Snapshot::RemovePersistentVolume(std::string_view name) {
-  EraseRead(state_->volumes, std::string(name), state_->journal, &Journal::volumes);
+  if (EraseRead(state_->volumes, std::string(name), state_->journal, &Journal::volumes)) {
+    state_->VolumesChanged();
+  }
 }
 
 void Snapshot::RemoveStorageClass(std::string_view name) {
-  EraseRead(state_->storage_classes, std::string(name), state_->journal, &Journal::storage_classes);
+  if (EraseRead(state_->storage_classes, std::string(name), state_->journal,
+                &Journal::storage_classes)) {
+    state_->VolumesChanged();
+  }
+}
+
+void Snapshot::Upsert(kube::CsiNode node) {
+  const kube::CsiNode* known = FindCsiNode(node.meta.name);
+  if (known != nullptr && IsOutdated(node.meta, known->meta)) return;
+  const std::string name = node.meta.name;
+  state_->SetCsiNode(name, std::make_shared<const kube::CsiNode>(std::move(node)));
+}
+
+void Snapshot::RemoveCsiNode(std::string_view name) {
+  state_->SetCsiNode(std::string(name), nullptr);
+}
+
+void Snapshot::Upsert(kube::CsiDriver driver) {
+  const std::string key = driver.meta.name;
+  PutRead(state_->csi_drivers, key, std::move(driver), state_->journal, &Journal::csi_drivers);
+}
+
+void Snapshot::RemoveCsiDriver(std::string_view name) {
+  EraseRead(state_->csi_drivers, std::string(name), state_->journal, &Journal::csi_drivers);
+}
+
+void Snapshot::Upsert(kube::VolumeAttachment attachment) {
+  const kube::VolumeAttachment* known = Find(state_->attachments, attachment.meta.name);
+  if (known != nullptr && IsOutdated(attachment.meta, known->meta)) return;
+  const std::string name = attachment.meta.name;
+  state_->SetAttachment(*this, name,
+                        std::make_shared<const kube::VolumeAttachment>(std::move(attachment)));
+}
+
+void Snapshot::RemoveVolumeAttachment(std::string_view name) {
+  state_->SetAttachment(*this, std::string(name), nullptr);
 }
 
 Journal Snapshot::TakeJournal() { return state_->journal.Take(); }
@@ -347,6 +415,45 @@ Snapshot::persistent_volumes() const {
 
 const kube::StorageClass* Snapshot::FindStorageClass(std::string_view name) const {
   return Find(state_->storage_classes, name);
+}
+
+const kube::CsiNode* Snapshot::FindCsiNode(std::string_view node) const {
+  return Find(state_->csi_nodes, node);
+}
+
+const kube::CsiDriver* Snapshot::FindCsiDriver(std::string_view name) const {
+  return Find(state_->csi_drivers, name);
+}
+
+bool Snapshot::IsLimited(std::string_view driver) const {
+  return state_->limited_drivers.contains(driver);
+}
+
+const std::vector<std::string>& Snapshot::UsersOf(std::string_view claim) const {
+  static const std::vector<std::string> kNobody;
+  const auto it = state_->claim_users.find(absl::string_view(claim.data(), claim.size()));
+  return it == state_->claim_users.end() ? kNobody : it->second;
+}
+
+const std::vector<AttachedVolume>& Snapshot::AttachedOn(const NodeInfo& info) const {
+  return state_->AttachedOn(*this, info);
+}
+
+const AllMadeVolumes& Snapshot::made_volumes() const {
+  if (!state_->made) state_->made = FindMadeVolumes(*this);
+  return *state_->made;
+}
+
+const TakenVolumes& Snapshot::taken_volumes() const {
+  for (size_t& next = state_->counted_choosers; next < state_->choosers.size(); ++next) {
+    const kube::Pod& pod = *FindPod(state_->choosers[next]);
+    const NodeInfo* info = FindNodeOfPod(pod.meta.uid);
+    if (info == nullptr) continue;
+    for (const VolumeChoice& choice : PlanClaims(*this, pod, *info, state_->taken).bind) {
+      state_->taken[choice.volume->meta.name] = pod.meta.uid;
+    }
+  }
+  return state_->taken;
 }
 
 const std::map<std::string, std::shared_ptr<const kube::NodeClaim>, std::less<>>&

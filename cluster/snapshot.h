@@ -5,9 +5,9 @@
 // snapshot is a function of the last version of each object and of the assumptions, not of the
 // order in which they came. An older resource version of the same object is ignored.
 //
-// Three things take room on a node: pods that are bound there, assumed ones (a plan that is being
-// carried out), and the DaemonSet pods that will come to it. Everything that a predicate reads is
-// reachable from a NodeInfo and this class.
+// Four things take room on a node: pods that are bound there, assumed ones (a plan that is being
+// carried out), those for which another scheduler has nominated it, and the DaemonSet pods that
+// will come to it. Everything that a predicate reads is reachable from a NodeInfo and this class.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include "cluster/journal.h"
 #include "cluster/node_log.h"
 #include "cluster/node_stage.h"
+#include "cluster/profile.h"
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/workload.h"
@@ -73,9 +74,13 @@ struct NodeInfo {
   // usable nor coming.
   std::string error;
   std::vector<PlacedPod> pods;  // in order of UID
-  // Sum over pods plus reserved_for_daemons. Never negative; may exceed allocatable when others
-  // overcommit. Without entries of 0. What could be summed up, if error says that it wasn't
-  // everything.
+  // Pods that stand nowhere and for which their scheduler has nominated this node
+  // (status.nominatedNodeName); in order of UID. They have their room, whatever their priority: in
+  // a moment they are bound, and then may be preempted.
+  std::vector<std::shared_ptr<const kube::Pod>> nominated;
+  // Sum over pods and nominated ones plus reserved_for_daemons. Never negative; may exceed
+  // allocatable when others overcommit. Without entries of 0. What could be summed up, if error
+  // says that it wasn't everything.
   kube::ResourceList requested;
   // Requests of matching DaemonSets whose pod doesn't stand on this node. A DaemonSet matches by
   // its pod's nodeSelector, required node affinity and tolerations; taints that leave by themselves
@@ -96,12 +101,38 @@ struct NodeInfo {
   const PlacedPod* FindPod(std::string_view uid) const;
 };
 
+// A volume that a node has attached, or is to have (attached_volumes.h).
+struct AttachedVolume {
+  std::string driver;
+  std::string handle;
+  std::string pod;  // UID of one on the node that uses it; empty: none does
+  auto operator<=>(const AttachedVolume&) const = default;
+};
+
+// Volumes of one storage class of which one may be chosen for a claim (made_volumes.h). Pointers
+// live until the snapshot changes.
+struct MadeVolumes {
+  // Those that only nodes of one hostname reach, by that; and all others.
+  absl::flat_hash_map<std::string, std::vector<const kube::PersistentVolume*>> on_host;
+  std::vector<const kube::PersistentVolume*> elsewhere;
+  // Of those that nobody has, in ascending order; where there are many, some of them: a claim
+  // counts as asking for the next of these.
+  std::vector<int64_t> sizes;
+};
+using AllMadeVolumes = std::map<std::string, MadeVolumes, std::less<>>;  // by storage class
+// Volume -> UID of the assumed pod that chose it.
+using TakenVolumes = absl::flat_hash_map<std::string, std::string>;
+
 class Snapshot {
  public:
   Snapshot();
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
+
+  // Before anything is asked. What of it pods get is for who has them to give (AddedAffinity).
+  void SetProfile(Profile profile) { profile_ = std::move(profile); }
+  const Profile& profile() const { return profile_; }
 
   // A heartbeat, a Node or NodeClaim in which nothing is new but the resource version, replaces the
   // version and costs a comparison.
@@ -117,6 +148,9 @@ class Snapshot {
   void Upsert(kube::PersistentVolumeClaim claim);
   void Upsert(kube::PersistentVolume volume);
   void Upsert(kube::StorageClass storage_class);
+  void Upsert(kube::CsiNode node);
+  void Upsert(kube::CsiDriver driver);
+  void Upsert(kube::VolumeAttachment attachment);
   // Unknown names are ignored.
   void RemoveNode(std::string_view name);
   void RemoveNodeClaim(std::string_view name);
@@ -126,6 +160,9 @@ class Snapshot {
   void RemovePersistentVolumeClaim(std::string_view full_name);
   void RemovePersistentVolume(std::string_view name);
   void RemoveStorageClass(std::string_view name);
+  void RemoveCsiNode(std::string_view name);
+  void RemoveCsiDriver(std::string_view name);
+  void RemoveVolumeAttachment(std::string_view name);
   void Remove(const kube::Node& node) { RemoveNode(node.meta.name); }
   void Remove(const kube::ResourceSlice& slice);
   void Remove(const kube::DaemonSet& set) { RemoveDaemonSet(set.meta.uid); }
@@ -134,6 +171,11 @@ class Snapshot {
   }
   void Remove(const kube::PersistentVolume& volume) { RemovePersistentVolume(volume.meta.name); }
   void Remove(const kube::StorageClass& storage) { RemoveStorageClass(storage.meta.name); }
+  void Remove(const kube::CsiNode& node) { RemoveCsiNode(node.meta.name); }
+  void Remove(const kube::CsiDriver& driver) { RemoveCsiDriver(driver.meta.name); }
+  void Remove(const kube::VolumeAttachment& attachment) {
+    RemoveVolumeAttachment(attachment.meta.name);
+  }
 
   // Counts the pod on the node as if it were bound there, until Forget, until the pod is seen
   // bound (wherever), terminal, or gone, or until the node is gone. An assumption on a virtual node
@@ -160,6 +202,17 @@ class Snapshot {
   const kube::PersistentVolumeClaim* FindPersistentVolumeClaim(std::string_view full_name) const;
   const kube::PersistentVolume* FindPersistentVolume(std::string_view name) const;
   const kube::StorageClass* FindStorageClass(std::string_view name) const;
+  const kube::CsiNode* FindCsiNode(std::string_view node) const;
+  const kube::CsiDriver* FindCsiDriver(std::string_view name) const;
+  // Some node takes only so many of the driver's volumes.
+  bool IsLimited(std::string_view driver) const;
+  // UIDs of the known pods that name the claim ("namespace/name"), wherever they are.
+  const std::vector<std::string>& UsersOf(std::string_view claim) const;
+  // By driver and handle. Lives until the next non-const call.
+  const std::vector<AttachedVolume>& AttachedOn(const NodeInfo& info) const;
+  // Both live until the next non-const call.
+  const AllMadeVolumes& made_volumes() const;
+  const TakenVolumes& taken_volumes() const;
 
   // All nodes, real and virtual, in name order. Pointers live until the next non-const call.
   const std::map<std::string, NodeInfo, std::less<>>& nodes() const { return nodes_; }
@@ -189,6 +242,7 @@ class Snapshot {
 
  private:
   struct State;
+  Profile profile_;
   std::map<std::string, NodeInfo, std::less<>> nodes_;
   std::unique_ptr<State> state_;
 };

@@ -136,6 +136,11 @@ const std::string& Snapshot::State::PodEntry::Place() const {
   return pod->IsBound() ? pod->node_name : assumed_on;
 }
 
+const std::string& Snapshot::State::PodEntry::Nomination() const {
+  static const std::string kNone;
+  return pod->IsTerminal() || pod->IsBound() ? kNone : pod->nominated_node_name;
+}
+
 NodeInfo* Snapshot::State::FindNode(std::string_view name) {
   NodeInfo* info = Find(name);
   if (info == nullptr && name.starts_with(kVirtualPrefix)) {
@@ -172,6 +177,8 @@ void Snapshot::State::Attach(const std::string& node, const std::shared_ptr<cons
   std::vector<PlacedPod>& placed = info->pods;
   placed.insert(FindSlot(placed, uid), {pod, assumed, LabelBits(pod->meta.labels)});
   if (KeepsOthersAway(*pod)) anti_affinity_pods[uid] = node;
+  SetChooser(*pod, assumed);
+  UsersChanged(*info, *pod, source);
   NodeChanges changes = NodeChange::kPods;
   if (!pod->spec->host_ports.empty()) changes |= NodeChange::kRoomShrank;
   SettlePod(*info, *pod, /*stands=*/true, changes, source);
@@ -194,9 +201,38 @@ void Snapshot::State::Detach(const std::string& node, const kube::Pod& pod, Sour
   std::shared_ptr<const kube::Pod> leaving = std::move(slot->pod);
   placed.erase(slot);
   anti_affinity_pods.erase(uid);
+  SetChooser(*leaving, /*assumed=*/false);
+  UsersChanged(*info, *leaving, source);
   NodeChanges changes = NodeChange::kPods;
   if (!leaving->spec->host_ports.empty()) changes |= NodeChange::kRoomGrew;
   SettlePod(*info, *leaving, /*stands=*/false, changes, source);
+}
+
+void Snapshot::State::Nominate(const std::string& node, const std::string& pod_uid,
+                               bool is_nominated) {
+  if (node.empty()) return;
+  std::set<std::string>& pods_of = nominations[node];
+  is_nominated ? void(pods_of.insert(pod_uid)) : void(pods_of.erase(pod_uid));
+  if (pods_of.empty()) nominations.erase(node);
+  RefreshNominated(node);
+}
+
+void Snapshot::State::RefreshNominated(const std::string& node) {
+  NodeInfo* info = Find(node);
+  const auto nominated = nominations.find(node);
+  if (info == nullptr || (info->nominated.empty() && nominated == nominations.end())) return;
+  const auto have_ports = [&] {
+    return std::ranges::any_of(info->nominated,
+                               [](const auto& pod) { return !pod->spec->host_ports.empty(); });
+  };
+  NodeChanges changes;
+  if (have_ports()) changes |= NodeChange::kRoomGrew;
+  info->nominated.clear();
+  if (nominated != nominations.end()) {
+    for (const std::string& uid : nominated->second) info->nominated.push_back(pods.at(uid).pod);
+  }
+  if (have_ports()) changes |= NodeChange::kRoomShrank;
+  SettlePods(*info, /*daemons_changed=*/false, changes, Source::kObserved);
 }
 
 void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<const kube::Pod>& pod,
@@ -205,6 +241,7 @@ void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<con
   if (info == nullptr) return;
   auto slot = FindSlot(info->pods, pod->meta.uid);
   std::shared_ptr<const kube::Pod> before = std::exchange(slot->pod, pod);
+  if (slot->assumed && !assumed) SetChooser(*before, /*assumed=*/false);
   slot->assumed = assumed;
   NodeChanges changes;
   const bool daemons_changed = DaemonSetOf(*before) != DaemonSetOf(*pod);
@@ -217,6 +254,7 @@ void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<con
     Record(*info, changes, Source::kObserved);
     return;
   }
+  ForgetAttached(*info);
   anti_affinity_pods.erase(pod->meta.uid);
   if (KeepsOthersAway(*pod)) anti_affinity_pods[pod->meta.uid] = node;
   if (before->spec->affinity.required_pod_anti_affinity !=
@@ -289,15 +327,16 @@ NodeChanges Snapshot::State::Settle(NodeInfo& info, bool daemons_changed,
     if (!status.ok()) note(std::string(status.message()));
   }
   kube::ResourceList requested = reserved;
-  for (const PlacedPod& placed : info.pods) {
-    const kube::Pod& pod = *placed.pod;
+  const auto count = [&](const kube::Pod& pod) {
     if (!pod.spec_error.empty()) {
       note(fmt::format("pod {}: {}", pod.meta.FullName(), pod.spec_error));
     }
     if (absl::Status status = requested.Add(pod.spec->requests); !status.ok()) {
       note(fmt::format("pod {}: {}", pod.meta.FullName(), std::string(status.message())));
     }
-  }
+  };
+  for (const PlacedPod& placed : info.pods) count(*placed.pod);
+  for (const std::shared_ptr<const kube::Pod>& pod : info.nominated) count(*pod);
   requested.DropZeros();
   NodeChanges changes =
       ChangeOfRoom(allocatable_before, info.requested, info.node->allocatable, requested);
@@ -363,7 +402,10 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
   NodeChanges changes;
   if (before.object != info.object || before.claim != info.claim) changes |= NodeChange::kMarks;
   const bool same_class = SameClass(before, info);
-  if (!same_class) changes |= NodeChange::kClass;
+  if (!same_class) {
+    changes |= NodeChange::kClass;
+    ForgetTaken();  // others may be reached
+  }
   if (!same_class || before.node->allocatable != info.node->allocatable ||
       before.node->error != info.node->error) {
     changes |= Settle(info, /*daemons_changed=*/!same_class, before.node->allocatable);
@@ -395,6 +437,7 @@ void Snapshot::State::RefreshNode(const std::string& name,
   auto claim = claims.find(pairing.ClaimOf(name));
   Adopt(*info, std::move(object), claim == claims.end() ? nullptr : claim->second, is_new);
   if (!is_new) return;
+  RefreshNominated(name);
   auto bound = waiting.extract(name);
   if (bound.empty()) return;
   for (const std::string& uid : bound.mapped()) {
@@ -434,7 +477,9 @@ void Snapshot::State::RemoveNode(Nodes::iterator node) {
   for (const PlacedPod& placed : node->second.pods) {
     const std::string& uid = placed.pod->meta.uid;
     anti_affinity_pods.erase(uid);
+    UsersChanged(node->second, *placed.pod, Source::kObserved);
     if (placed.assumed) {
+      SetChooser(*placed.pod, /*assumed=*/false);
       pods.at(uid).assumed_on.clear();
     } else {
       waiting[node->first].insert(uid);
@@ -445,6 +490,7 @@ void Snapshot::State::RemoveNode(Nodes::iterator node) {
   by_name.erase(node->first);
   list.clear();
   log.Note(node->second.slot);
+  ForgetAttached(node->second);
   in_slot[node->second.slot] = nullptr;
   unused_slots.push_back(node->second.slot);
   if (node->second.is_virtual) --virtual_count;

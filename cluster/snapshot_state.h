@@ -1,6 +1,7 @@
 // The snapshot's insides: what it remembers besides the nodes, and how a change spreads.
-//   snapshot.cc        intake: which objects a change touches
-//   snapshot_state.cc  pods on nodes, nodes and their claims, what is reserved
+//   snapshot.cc          intake: which objects a change touches
+//   snapshot_state.cc    pods on nodes, nodes and their claims, what is reserved
+//   snapshot_volumes.cc  who uses which volumes, and what nodes attach
 #pragma once
 
 #include <map>
@@ -34,6 +35,8 @@ struct Snapshot::State {
 
     // Where the pod counts: a key in nodes, or the name of a Node that isn't known yet; "" nowhere.
     const std::string& Place() const;
+    // The Node that is nominated for it, known or not; "": none.
+    const std::string& Nomination() const;
   };
 
   using Pods = absl::flat_hash_map<std::string, PodEntry>;  // by UID
@@ -72,6 +75,21 @@ struct Snapshot::State {
   void RemoveNode(Nodes::iterator node);
   // Null: it is gone.
   void SetSlice(const std::string& name, std::shared_ptr<const kube::ResourceSlice> slice);
+  // The pod is nominated for the Node, or no longer; "" is none.
+  void Nominate(const std::string& node, const std::string& pod_uid, bool is_nominated);
+  void RefreshNominated(const std::string& node);
+  // Adds the pod to those that use its claims, or takes it off.
+  void CountUser(const kube::Pod& pod, bool uses);
+  // A claim, a volume or a storage class isn't what it was.
+  void VolumesChanged();
+  void ForgetTaken();
+  // What the node attaches, or may, isn't what it was.
+  void AttachmentsChanged(const std::string& node);
+  // Null: it is gone.
+  void SetCsiNode(const std::string& name, std::shared_ptr<const kube::CsiNode> node);
+  void SetAttachment(const Snapshot& snapshot, const std::string& name,
+                     std::shared_ptr<const kube::VolumeAttachment> attachment);
+  const std::vector<AttachedVolume>& AttachedOn(const Snapshot& snapshot, const NodeInfo& info);
   // Either may be null.
   void RefreshDaemonSet(const kube::DaemonSet* before, const kube::DaemonSet* after);
 
@@ -88,6 +106,7 @@ struct Snapshot::State {
   // Bound to nodes that aren't known: node name -> UIDs.
   absl::flat_hash_map<std::string, std::set<std::string>> waiting;
   absl::flat_hash_map<std::string, std::string> anti_affinity_pods;
+  std::map<std::string, std::set<std::string>, std::less<>> nominations;  // Node name -> UIDs
   ClaimPairing pairing;
   NodeFamilies families;
   Store<kube::NodeClaim> claims;
@@ -98,6 +117,18 @@ struct Snapshot::State {
   Store<kube::PersistentVolumeClaim> volume_claims;
   Store<kube::PersistentVolume> volumes;
   Store<kube::StorageClass> storage_classes;
+  Store<kube::CsiNode> csi_nodes;
+  Store<kube::CsiDriver> csi_drivers;
+  std::map<std::string, size_t, std::less<>> limited_drivers;  // on so many nodes
+  Store<kube::VolumeAttachment> attachments;
+  std::map<std::string, std::set<std::string>, std::less<>> attachments_on;  // by node: their names
+  absl::flat_hash_map<std::string, std::vector<std::string>> claim_users;    // UIDs of pods
+  // By slot, where somebody asked since it changed.
+  std::vector<std::unique_ptr<const std::vector<AttachedVolume>>> attached;
+  std::optional<AllMadeVolumes> made;  // nullopt: to be found anew
+  std::vector<std::string> choosers;   // UIDs of assumed pods with claims, as they were assumed
+  TakenVolumes taken;                  // by
+  size_t counted_choosers = 0;         // of them
   JournalRecorder journal;
 
  private:
@@ -111,6 +142,10 @@ struct Snapshot::State {
   std::optional<NodeChanges> CountPod(NodeInfo& info, const kube::Pod& pod, bool stands);
   // For any change of what stands on the node, which journals itself together with `changes`.
   void SettlePods(NodeInfo& info, bool daemons_changed, NodeChanges changes, Source source);
+  // The pod came to stand on the node, or left it.
+  void UsersChanged(const NodeInfo& info, const kube::Pod& pod, Source source);
+  void SetChooser(const kube::Pod& pod, bool assumed);
+  void ForgetAttached(const NodeInfo& info);
   void Judge(NodeInfo& info);
   std::string TextOfSlices(const std::string& node) const;
   // Into journal and log.

@@ -58,11 +58,12 @@ TEST(SnapshotSlices, AreNamedWhereANodeHasNoSuchDeviceOtherwise) {
   snapshot.Upsert(Slice("a-nics", "a", "dra.net", 4));
   snapshot.Upsert(Slice("b-gpus", "b", "gpu.nvidia.com", 8));
   const kube::Pod pod = MakePod("p", {{"nvidia.com/gpu", 1}});
-  EXPECT_EQ(CheckRoom(pod, *snapshot.FindNode("a"))->detail,
+  EXPECT_EQ(CheckRoom(snapshot, pod, *snapshot.FindNode("a"))->detail,
             "nvidia.com/gpu: wants 1, 0 of 0 free; its devices are in ResourceSlices only "
             "(dra.net: 4, gpu.nvidia.com: 8), which count for claims alone");
-  EXPECT_EQ(CheckRoom(MakePod("q", {{"nvidia.com/gpu", 9}}), *snapshot.FindNode("b"))->detail,
-            "nvidia.com/gpu: wants 9, 8 of 8 free");
+  EXPECT_EQ(
+      CheckRoom(snapshot, MakePod("q", {{"nvidia.com/gpu", 9}}), *snapshot.FindNode("b"))->detail,
+      "nvidia.com/gpu: wants 9, 8 of 8 free");
   snapshot.TakeJournal();
   snapshot.Remove(Slice("a-more", "", "", 0));
   EXPECT_TRUE(snapshot.TakeJournal().nodes.contains("a"));
@@ -70,7 +71,7 @@ TEST(SnapshotSlices, AreNamedWhereANodeHasNoSuchDeviceOtherwise) {
   EXPECT_EQ(snapshot.FindNode("a")->in_slices, "dra.net: 4");
   EXPECT_EQ(snapshot.FindNode("b")->in_slices, "gpu.nvidia.com: 14");
   snapshot.Remove(Slice("a-nics", "", "", 0));
-  EXPECT_EQ(CheckRoom(pod, *snapshot.FindNode("a"))->detail,
+  EXPECT_EQ(CheckRoom(snapshot, pod, *snapshot.FindNode("a"))->detail,
             "nvidia.com/gpu: wants 1, 0 of 0 free");
 }
 
@@ -514,6 +515,36 @@ TEST(SnapshotDaemonSets, FollowAChangeOfTheTemplate) {
   snapshot.Upsert(MakeDaemonSet("cni", {{"cpu", 500}}));
   snapshot.Upsert(MakeDaemonSet("cni", {{"cpu", 700}}));
   EXPECT_EQ(snapshot.FindNode("a")->Free("cpu"), 95'300);
+}
+
+TEST(Snapshot, APodHasItsRoomOnTheNodeThatItsSchedulerNominated) {
+  Snapshot snapshot;
+  const auto free = [&] { return snapshot.FindNode("a")->Free("nvidia.com/gpu"); };
+  kube::Pod pod = With(MakePod("p", {{"nvidia.com/gpu", 5}}),
+                       [](kube::PodSpec& spec) { spec.host_ports = {{"", "TCP", 80}}; });
+  pod.nominated_node_name = "a";
+  snapshot.Upsert(pod);
+  snapshot.Upsert(MakeNode("a"));
+  EXPECT_EQ(free(), 3) << "though it was there first";
+  EXPECT_TRUE(snapshot.FindNode("a")->pods.empty());
+  EXPECT_EQ(snapshot.FindNodeOfPod("pod-p"), nullptr);
+  const kube::Pod other =
+      With(MakePod("q"), [](kube::PodSpec& spec) { spec.host_ports = {{"", "TCP", 80}}; });
+  EXPECT_EQ(CheckRoom(snapshot, other, *snapshot.FindNode("a"))->code, RejectionCode::kHostPorts);
+  snapshot.Upsert(BoundTo(pod, "a"));
+  EXPECT_EQ(free(), 3) << "bound there it counts once";
+  snapshot.Upsert(BoundTo(pod, "b"));
+  EXPECT_EQ(free(), 8) << "bound elsewhere";
+  snapshot.Upsert(pod);
+  pod.nominated_node_name = "";
+  snapshot.Upsert(pod);
+  EXPECT_EQ(free(), 8) << "nominated no more";
+  pod.nominated_node_name = "a";
+  snapshot.Upsert(pod);
+  snapshot.TakeJournal();
+  snapshot.RemovePod("pod-p");
+  EXPECT_EQ(free(), 8) << "gone";
+  EXPECT_TRUE(snapshot.TakeJournal().nodes.at("a").observed.Has(NodeChange::kRoomGrew));
 }
 
 }  // namespace

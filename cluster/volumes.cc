@@ -5,14 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "cluster/made_volumes.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
 
 namespace muster::cluster {
 namespace {
-
-// k8s.io/component-helpers/storage/volume v0.34
-constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
 
 constexpr std::array<std::string_view, 4> kTopologyLabels = {
     "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
@@ -78,26 +76,6 @@ std::optional<Rejection> CheckBound(const Snapshot& snapshot,
                             volume->meta.name, claim.meta.FullName()));
 }
 
-bool IsMadeFor(const kube::StorageClass& storage_class, const NodeInfo& info) {
-  const auto holds = [&](const kube::Requirement& one) { return CouldHaveLabel(info, one); };
-  return storage_class.allowed_topologies.empty() ||
-         std::ranges::any_of(storage_class.allowed_topologies, [&](const auto& term) {
-           return !term.empty() && std::ranges::all_of(term, holds);
-         });
-}
-
-// Whether it is large enough and the like is kube-scheduler's to see.
-bool HasMadeVolume(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim,
-                   const NodeInfo& info) {
-  return std::ranges::any_of(snapshot.persistent_volumes(), [&](const auto& entry) {
-    const kube::PersistentVolume& volume = *entry.second;
-    return volume.storage_class == claim.storage_class && volume.error.empty() &&
-           (volume.claim_ref.empty() || volume.claim_ref == claim.meta.FullName()) &&
-           (!volume.required_node_terms ||
-            CouldMatchVolumeTerms(*volume.required_node_terms, info));
-  });
-}
-
 std::optional<Rejection> CheckUnbound(const Snapshot& snapshot,
                                       const kube::PersistentVolumeClaim& claim,
                                       const NodeInfo& info) {
@@ -114,11 +92,7 @@ std::optional<Rejection> CheckUnbound(const Snapshot& snapshot,
     return Reject(fmt::format("PersistentVolumeClaim {} is being provisioned for node {}",
                               claim.meta.FullName(), *selected));
   }
-  if (IsMadeFor(*storage_class, info) || HasMadeVolume(snapshot, claim, info)) return std::nullopt;
-  return Reject(
-      fmt::format("storage class {} of PersistentVolumeClaim {} makes no volumes for this node "
-                  "(allowedTopologies)",
-                  claim.storage_class, claim.meta.FullName()));
+  return std::nullopt;
 }
 
 bool SameText(const std::string* a, const std::string* b) {
@@ -127,13 +101,16 @@ bool SameText(const std::string* a, const std::string* b) {
 
 }  // namespace
 
+std::string FullClaimName(const kube::Pod& pod, const std::string& claim) {
+  return fmt::format("{}/{}", pod.meta.name_space, claim);
+}
+
 std::vector<const kube::PersistentVolumeClaim*> UnboundClaims(const Snapshot& snapshot,
                                                               const kube::Pod& pod) {
   std::vector<const kube::PersistentVolumeClaim*> unbound;
   for (const std::string& name : pod.spec->persistent_volume_claims) {
-    const kube::PersistentVolumeClaim* claim =
-        snapshot.FindPersistentVolumeClaim(fmt::format("{}/{}", pod.meta.name_space, name));
-    if (claim != nullptr && (!claim->bound || claim->volume_name.empty())) unbound.push_back(claim);
+    const auto* claim = snapshot.FindPersistentVolumeClaim(FullClaimName(pod, name));
+    if (claim != nullptr && IsUnbound(*claim)) unbound.push_back(claim);
   }
   return unbound;
 }
@@ -142,14 +119,30 @@ const std::string* SelectedNode(const kube::PersistentVolumeClaim& claim) {
   return claim.meta.Annotation(kube::kSelectedNodeAnnotation);
 }
 
+bool IsUnbound(const kube::PersistentVolumeClaim& claim) {
+  return !claim.bound || claim.volume_name.empty();
+}
+
+bool IsMadeFor(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim,
+               const NodeInfo& info) {
+  const kube::StorageClass* storage_class = snapshot.FindStorageClass(claim.storage_class);
+  if (storage_class == nullptr) return false;
+  const auto holds = [&](const kube::Requirement& one) { return CouldHaveLabel(info, one); };
+  return storage_class->allowed_topologies.empty() ||
+         std::ranges::any_of(storage_class->allowed_topologies, [&](const auto& term) {
+           return !term.empty() && std::ranges::all_of(term, holds);
+         });
+}
+
 bool IsOfMadeVolumes(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim) {
   const kube::StorageClass* storage_class = snapshot.FindStorageClass(claim.storage_class);
-  return storage_class != nullptr && storage_class->provisioner == kNoProvisioner;
+  return storage_class != nullptr && storage_class->provisioner == kube::kNoProvisioner;
 }
 
 bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolumeClaim& b) {
   return a.bound == b.bound && a.volume_name == b.volume_name &&
-         a.storage_class == b.storage_class &&
+         a.storage_class == b.storage_class && a.wants == b.wants && a.selector == b.selector &&
+         a.error == b.error &&
          a.meta.deletion_time.has_value() == b.meta.deletion_time.has_value() &&
          a.meta.ControllerUid() == b.meta.ControllerUid() &&
          SameText(SelectedNode(a), SelectedNode(b));
@@ -157,6 +150,9 @@ bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolum
 
 bool ReadAlike(const kube::PersistentVolume& a, const kube::PersistentVolume& b) {
   return a.error == b.error && a.storage_class == b.storage_class && a.claim_ref == b.claim_ref &&
+         a.claim_uid == b.claim_uid && a.available == b.available && a.has == b.has &&
+         a.meta.deletion_time.has_value() == b.meta.deletion_time.has_value() &&
+         a.driver == b.driver && a.handle == b.handle && a.in_tree == b.in_tree &&
          a.required_node_terms == b.required_node_terms && a.meta.labels == b.meta.labels;
 }
 
@@ -167,8 +163,9 @@ bool ReadAlike(const kube::StorageClass& a, const kube::StorageClass& b) {
 
 std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod& pod,
                                       const NodeInfo& info) {
+  bool any_waits = false;
   for (const std::string& name : pod.spec->persistent_volume_claims) {
-    const std::string full_name = fmt::format("{}/{}", pod.meta.name_space, name);
+    const std::string full_name = FullClaimName(pod, name);
     const kube::PersistentVolumeClaim* claim = snapshot.FindPersistentVolumeClaim(full_name);
     if (claim == nullptr) {
       return Reject(fmt::format("PersistentVolumeClaim {} doesn't exist", full_name));
@@ -180,12 +177,14 @@ std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod&
     if (ephemeral && claim->meta.ControllerUid().uid != pod.meta.uid) {
       return Reject(fmt::format("PersistentVolumeClaim {} isn't the pod's own", full_name));
     }
-    const bool bound = claim->bound && !claim->volume_name.empty();
-    std::optional<Rejection> rejection = bound ? CheckBound(snapshot, *claim, ephemeral, info)
-                                               : CheckUnbound(snapshot, *claim, info);
+    const bool waits = IsUnbound(*claim);
+    std::optional<Rejection> rejection = waits ? CheckUnbound(snapshot, *claim, info)
+                                               : CheckBound(snapshot, *claim, ephemeral, info);
     if (rejection) return rejection;
+    any_waits |= waits;
   }
-  return std::nullopt;
+  if (!any_waits) return std::nullopt;
+  return PlanClaims(snapshot, pod, info, snapshot.taken_volumes()).why_not;
 }
 
 }  // namespace muster::cluster

@@ -49,7 +49,9 @@ Engine::Owners::Owners(EngineOptions engine_options)
       report({options, snapshot, gangs, records, quota, placement, suspects, placeability,
               provisioning, holds, commit, repair, restarts, job_starts},
              &agenda, &outbox),
-      queue_report(options, quota, report, &agenda, &outbox) {}
+      queue_report(options, quota, report, &agenda, &outbox) {
+  snapshot.SetProfile(options.profile);
+}
 
 // --- what is known of a gang ---
 

@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "cluster/instance_types.h"
+#include "cluster/profile.h"
 #include "cluster/reservations.h"
 #include "kube/objects/meta.h"
 #include "quota/resource_rules.h"
@@ -44,6 +45,7 @@ struct EngineOptions {
   // After a signal, the nodes that a gang already counts on are kept from others for this long,
   // until the claims that complete it exist.
   absl::Duration signal_grace = absl::Seconds(30);
+  cluster::Profile profile;  // as that of kube-scheduler, where there is one beside
   // What may be kept for the first in line, and how long it must have waited for that.
   cluster::Reservations::Bounds reservations;
   absl::Duration reserve_after;

@@ -63,11 +63,13 @@ void Engine::Owners::Observe(kube::Pod pod) {
       if (known != nullptr) snapshot.RemovePod(uid);
       return;
     }
-    if (!pod.IsBound() && known == nullptr) return;
+    if (!pod.IsBound() && pod.nominated_node_name.empty() && known == nullptr) return;
     pod.meta.annotations = {};
     snapshot.Upsert(std::move(pod));
     return;
   }
+  if (ours) pod.nominated_node_name.clear();  // by kube-scheduler, from the plan
+  if (ours) options.profile.added_affinity.ApplyTo(&pod);
   const Gang& gang = gangs.Join(pod);
   suspect_marks.Observe(pod, gang.key);
   // Members are mostly alike: equal specs are kept once.

@@ -117,7 +117,7 @@ ELSEWHERE = {
     "maxInFlight": "max_in_flight",
     "stopGrace": "stop_grace",
 }
-NONE = ["managedJobsNamespaceSelector", "resources", "reservedIdleGPUSeconds", "instanceTypes"]
+NONE = ["addedAffinity", "scoringStrategy", "managedJobsNamespaceSelector", "resources", "reservedIdleGPUSeconds", "instanceTypes"]
 OF_THE_CHART = {  # settings of the file that the chart makes of other values
     "engine", "extender", "webhook", "query", "lease",
 }

@@ -124,6 +124,13 @@ constexpr Kind kKinds[] = {
      Remove<kube::PersistentVolume>},
     {"storageclasses", "/apis/storage.k8s.io/v1/storageclasses", UpsertTask<kube::StorageClass>,
      Remove<kube::StorageClass>},
+    // How many volumes nodes can attach, and have attached.
+    {"csinodes", "/apis/storage.k8s.io/v1/csinodes", UpsertTask<kube::CsiNode>,
+     Remove<kube::CsiNode>},
+    {"csidrivers", "/apis/storage.k8s.io/v1/csidrivers", UpsertTask<kube::CsiDriver>,
+     Remove<kube::CsiDriver>},
+    {"volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments",
+     UpsertTask<kube::VolumeAttachment>, Remove<kube::VolumeAttachment>},
     // What owns pods. Most clusters have some of these kinds only.
     {"jobs", "/apis/batch/v1/jobs", UpsertTask<kube::Job>, Remove<kube::Job>},
     {"statefulsets", "/apis/apps/v1/statefulsets", UpsertTask<kube::StatefulSet>,

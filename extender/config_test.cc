@@ -40,6 +40,43 @@ TEST(Config, SetsHowLongEachStageOfANodeMayTake) {
   EXPECT_TRUE(options.engine.withdraw_nodes);
 }
 
+TEST(Config, SaysWhatAProfileOfKubeSchedulersWould) {
+  ServeOptions options;
+  const absl::Status status = ApplyConfig(
+      "engine:\n"
+      "  addedAffinity:\n"
+      "    requiredDuringSchedulingIgnoredDuringExecution:\n"
+      "      nodeSelectorTerms:\n"
+      "      - matchExpressions: [{key: pool, operator: In, values: [gpu, big]}]\n"
+      "        matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]\n"
+      "    preferredDuringSchedulingIgnoredDuringExecution:\n"
+      "    - {weight: 7, preference: {matchExpressions: [{key: gen, operator: Gt, values: "
+      "['4']}]}}\n"
+      "  scoringStrategy:\n"
+      "    type: RequestedToCapacityRatio\n"
+      "    resources: [{name: nvidia.com/gpu, weight: 5}, {name: cpu}]\n"
+      "    requestedToCapacityRatio: {shape: [{utilization: 0, score: 0},\n"
+      "      {utilization: 100, score: 10}]}\n",
+      "f.yaml", &options);
+  ASSERT_TRUE(status.ok()) << status;
+  using kube::SelectorOperator;
+  const cluster::Profile& profile = options.engine.profile;
+  const kube::NodeSelectorTerm required = {{{"pool", SelectorOperator::kIn, {"gpu", "big"}}},
+                                           {{"metadata.name", SelectorOperator::kNotIn, {"n1"}}}};
+  EXPECT_EQ(profile.added_affinity.required, std::vector{required});
+  const kube::PreferredNodeTerm preferred = {7, {{{"gen", SelectorOperator::kGt, {"4"}}}, {}}};
+  EXPECT_EQ(profile.added_affinity.preferred, std::vector{preferred});
+  using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(profile.scoring.type, cluster::ScoringStrategy::Type::kRequestedToCapacityRatio);
+  EXPECT_EQ(profile.scoring.resources,
+            (std::vector<std::pair<std::string, int64_t>>{{"nvidia.com/gpu", 5}, {"cpu", 1}}));
+  EXPECT_EQ(profile.scoring.shape, (Pairs{{0, 0}, {100, 10}}));
+  ASSERT_TRUE(
+      ApplyConfig("engine: {scoringStrategy: {type: LeastAllocated}}\n", "f.yaml", &options).ok());
+  EXPECT_EQ(options.engine.profile.scoring.type, cluster::ScoringStrategy::Type::kLeastAllocated);
+  EXPECT_EQ(options.engine.profile.scoring.resources.size(), 2u);
+}
+
 TEST(Config, GivesGangsBackToKueueOnlyWhereItIsTold) {
   ServeOptions options;
   ASSERT_TRUE(ApplyConfig("quota: kueue\n", "f.yaml", &options).ok());
@@ -168,6 +205,19 @@ TEST(Config, SaysFileLineAndFieldOfAMistake) {
                 "f.yaml:1: resources.transformations.outputs.x: \"much\" is no quantity"},
            Case{"engine: {reservedIdleGPUSeconds: 0}\n",
                 "f.yaml:1: engine.reservedIdleGPUSeconds: want more than 0"},
+           Case{"engine: {scoringStrategy: {type: Fullest}}\n",
+                "f.yaml:1: engine.scoringStrategy.type: unknown Fullest"},
+           Case{"engine: {scoringStrategy: {type: MostAllocated,\n"
+                "  requestedToCapacityRatio: {shape: []}}}\n",
+                "goes with type RequestedToCapacityRatio, and no other"},
+           Case{"engine: {scoringStrategy: {type: RequestedToCapacityRatio}}\n",
+                "goes with type RequestedToCapacityRatio, and no other"},
+           Case{"engine: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu,\n"
+                "  weight: 101}]}}\n",
+                "engine.scoringStrategy.resources.weight: want 1 to 100"},
+           Case{"engine: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution:\n"
+                "  {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Is}]}]}}}\n",
+                "operator: want In, NotIn, Exists or DoesNotExist"},
            Case{"engine: {starvationAfter: 60s}\n",
                 "f.yaml:1: engine.starvationAfter: unknown field"},
            Case{"webhook: {certFile: a}\n", "certFile, keyFile and caFile go together"},

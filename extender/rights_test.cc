@@ -173,6 +173,10 @@ std::vector<Action> Actions() {
         set->plural = plural;
         actions.push_back(one);
       }
+    } else if (auto* select = std::get_if<coscheduling::SelectNode>(&one)) {
+      actions.push_back(one);
+      select->volume = kObject;
+      actions.push_back(one);
     } else if (auto* write = std::get_if<coscheduling::WriteWorkload>(&one)) {
       actions.push_back(one);
       write->workload.uid = "";

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cluster/feasibility.h"
+#include "cluster/volumes.h"
 #include "coscheduling/engine.h"
 #include "coscheduling/labels.h"
 #include "coscheduling/provisioning/placeability.h"
@@ -692,9 +693,23 @@ std::optional<Reason> Judge::ShortOfRoom(const LintGang& gang, const MadePods& m
   options.scheduler_name = scheduler_name_;
   options.quota = QuotaMode::kOff;
   Engine engine(std::move(options));
+  // On which nodes there are volumes that somebody makes isn't known.
+  const auto is_of_made_volumes = [&](const kube::PersistentVolumeClaim& claim) {
+    return claim.volume_name.empty() &&
+           std::ranges::any_of(manifests_.given, [&](const Given& given) {
+             const auto* storage_class = As<kube::StorageClass>(given);
+             return storage_class != nullptr && storage_class->meta.name == claim.storage_class &&
+                    storage_class->provisioner == kube::kNoProvisioner;
+           });
+  };
   bool claims = false;
+  std::set<std::string> untold;
   for (const Given& given : manifests_.given) {
     if (const auto* claim = As<kube::PersistentVolumeClaim>(given)) {
+      if (is_of_made_volumes(*claim)) {
+        untold.insert(claim->meta.FullName());
+        continue;
+      }
       claims = true;
       kube::PersistentVolumeClaim bound = *claim;
       bound.bound = true;  // by the time that it must be
@@ -714,6 +729,9 @@ std::optional<Reason> Judge::ShortOfRoom(const LintGang& gang, const MadePods& m
       Drop(static_cast<Tie>(without), &with);
       // What isn't given is as it should be.
       if (!claims) with.persistent_volume_claims.clear();
+      std::erase_if(with.persistent_volume_claims, [&](const std::string& claim) {
+        return untold.contains(cluster::FullClaimName(pod, claim));
+      });
       spec = std::make_shared<const kube::PodSpec>(with);
       const int64_t count = static_cast<int64_t>(placed.pods.size());
       for (const auto& [name, pool] : known_->pools) {

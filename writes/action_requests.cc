@@ -491,7 +491,26 @@ struct RequestOf {
                  AnswerKind::kPod);
   }
 
+  // As kube-scheduler's binder does; the PersistentVolume controller goes on from there.
+  static ActionRequest KeepVolume(const coscheduling::SelectNode& select) {
+    const std::string path = "/api/v1/persistentvolumes/" + select.volume->name;
+    json metadata = Version(*select.volume);
+    if (!select.was_kept) {
+      metadata["annotations"] = {{"pv.kubernetes.io/bound-by-controller", "yes"}};
+    }
+    const json claim = {{"apiVersion", "v1"},
+                        {"kind", "PersistentVolumeClaim"},
+                        {"namespace", select.claim.name_space},
+                        {"name", select.claim.name},
+                        {"uid", select.claim.uid},
+                        {"resourceVersion", select.claim.resource_version}};
+    return ActionRequest{
+        Patch(path, kube::kMergePatch, {{"metadata", metadata}, {"spec", {{"claimRef", claim}}}}),
+        AnswerKind::kVolume, Get(path), AnswerKind::kVolume};
+  }
+
   std::optional<ActionRequest> operator()(const coscheduling::SelectNode& select) const {
+    if (select.volume) return KeepVolume(select);
     const std::string path = fmt::format("/api/v1/namespaces/{}/persistentvolumeclaims/{}",
                                          select.claim.name_space, select.claim.name);
     json metadata = Version(select.claim);

@@ -26,6 +26,7 @@ enum class AnswerKind {
   kRayJob,
   kWorkload,
   kVolumeClaim,
+  kVolume,
 };
 
 struct ActionRequest {

@@ -43,6 +43,8 @@ Observation ObservationOf(AnswerKind kind, std::string_view body) {
       return Upsert<kube::Workload>(body);
     case AnswerKind::kVolumeClaim:
       return Upsert<kube::PersistentVolumeClaim>(body);
+    case AnswerKind::kVolume:
+      return Upsert<kube::PersistentVolume>(body);
     case AnswerKind::kNone:
       return nullptr;
   }

@@ -24,6 +24,139 @@ kube::SelectorOperator OperatorOf(const YAML::Node& node) {
   FailAt(node, "operator: want In, NotIn, Exists or DoesNotExist");
 }
 
+// Of nodes there are two more.
+kube::SelectorOperator NodeOperatorOf(const YAML::Node& node) {
+  const auto text = node.as<std::string>("");
+  if (text == "Gt") return kube::SelectorOperator::kGt;
+  if (text == "Lt") return kube::SelectorOperator::kLt;
+  return OperatorOf(node);
+}
+
+std::vector<kube::Requirement> ReadNodeRequirements(const YAML::Node& list,
+                                                    const std::string& what) {
+  std::vector<kube::Requirement> requirements;
+  for (const YAML::Node& item : list) {
+    Fields expression(item, what);
+    kube::Requirement& requirement = requirements.emplace_back();
+    expression.Require("key");
+    expression.Read("key", &requirement.key);
+    expression.Require("operator");
+    requirement.op = NodeOperatorOf(expression.Take("operator"));
+    expression.Read("values", &requirement.values);
+    expression.Finish();
+  }
+  return requirements;
+}
+
+kube::NodeSelectorTerm ReadNodeTerm(const YAML::Node& node, const std::string& what) {
+  Fields fields(node, what);
+  kube::NodeSelectorTerm term;
+  term.match_expressions =
+      ReadNodeRequirements(fields.Take("matchExpressions"), what + ".matchExpressions");
+  term.match_fields = ReadNodeRequirements(fields.Take("matchFields"), what + ".matchFields");
+  fields.Finish();
+  return term;
+}
+
+// A whole number within bounds, or an error at the node.
+int64_t ReadWithin(Fields* fields, const char* key, const std::string& what, int64_t least,
+                   int64_t most) {
+  fields->Require(key);
+  int64_t number = 0;
+  fields->Read(key, &number);
+  if (number >= least && number <= most) return number;
+  FailAt(fields->Take(key), fmt::format("{}.{}: want {} to {}", what, key, least, most));
+}
+
+// NodeAffinityArgs.addedAffinity, a pod's nodeAffinity.
+cluster::AddedAffinity ReadAddedAffinity(const YAML::Node& node) {
+  const std::string what = "engine.addedAffinity";
+  cluster::AddedAffinity added;
+  Fields fields(node, what);
+  const char* const required = "requiredDuringSchedulingIgnoredDuringExecution";
+  const char* const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+  if (const YAML::Node selector = fields.Take(required)) {
+    Fields terms(selector, what + "." + required);
+    added.required.emplace();
+    for (const YAML::Node& item : terms.Take("nodeSelectorTerms")) {
+      added.required->push_back(ReadNodeTerm(item, what + ".nodeSelectorTerms"));
+    }
+    terms.Finish();
+  }
+  for (const YAML::Node& item : fields.Take(preferred)) {
+    Fields term(item, what + "." + preferred);
+    kube::PreferredNodeTerm& one = added.preferred.emplace_back();
+    one.weight = static_cast<int32_t>(ReadWithin(&term, "weight", what + "." + preferred, 1, 100));
+    term.Require("preference");
+    one.term = ReadNodeTerm(term.Take("preference"), what + ".preference");
+    term.Finish();
+  }
+  fields.Finish();
+  return added;
+}
+
+// NodeResourcesFitArgs.scoringStrategy.
+cluster::ScoringStrategy ReadScoringStrategy(const YAML::Node& node) {
+  using Type = cluster::ScoringStrategy::Type;
+  const std::string what = "engine.scoringStrategy";
+  cluster::ScoringStrategy strategy;
+  Fields fields(node, what);
+  fields.Require("type");
+  std::optional<Type> type;
+  fields.ReadEnum<Type>(
+      "type",
+      [](const std::string& text, Type* out) {
+        if (text == "LeastAllocated") *out = Type::kLeastAllocated;
+        if (text == "MostAllocated") *out = Type::kMostAllocated;
+        if (text == "RequestedToCapacityRatio") *out = Type::kRequestedToCapacityRatio;
+        return text == "LeastAllocated" || text == "MostAllocated" ||
+               text == "RequestedToCapacityRatio";
+      },
+      &type);
+  if (type) strategy.type = *type;
+  if (const YAML::Node resources = fields.Take("resources")) {
+    strategy.resources.clear();
+    for (const YAML::Node& item : resources) {
+      Fields resource(item, what + ".resources");
+      resource.Require("name");
+      auto& [name, weight] = strategy.resources.emplace_back("", 1);
+      resource.Read("name", &name);
+      if (resource.Take("weight")) {
+        weight = ReadWithin(&resource, "weight", what + ".resources", 1, 100);
+      }
+      resource.Finish();
+    }
+    if (strategy.resources.empty()) FailAt(resources, what + ".resources: want at least one");
+  }
+  const YAML::Node ratio = fields.Take("requestedToCapacityRatio");
+  const bool wants_ratio = strategy.type == Type::kRequestedToCapacityRatio;
+  if (static_cast<bool>(ratio) != wants_ratio) {
+    FailAt(
+        wants_ratio ? node : ratio,
+        what + ".requestedToCapacityRatio goes with type RequestedToCapacityRatio, and no other");
+  }
+  if (ratio) {
+    const std::string where = what + ".requestedToCapacityRatio";
+    Fields ratio_fields(ratio, where);
+    ratio_fields.Require("shape");
+    const YAML::Node shape = ratio_fields.Take("shape");
+    for (const YAML::Node& item : shape) {
+      Fields point(item, where + ".shape");
+      const int64_t utilization = ReadWithin(&point, "utilization", where + ".shape", 0, 100);
+      const int64_t score = ReadWithin(&point, "score", where + ".shape", 0, 10);
+      point.Finish();
+      if (!strategy.shape.empty() && strategy.shape.back().first >= utilization) {
+        FailAt(item, where + ".shape: utilization must rise from point to point");
+      }
+      strategy.shape.emplace_back(utilization, score);
+    }
+    if (strategy.shape.empty()) FailAt(shape, where + ".shape: want at least one point");
+    ratio_fields.Finish();
+  }
+  fields.Finish();
+  return strategy;
+}
+
 // As in a manifest.
 kube::LabelSelector ReadSelector(const YAML::Node& node, const std::string& what) {
   kube::LabelSelector selector;
@@ -187,6 +320,12 @@ void ReadEngineOptions(const YAML::Node& node, coscheduling::EngineOptions* opti
   fields.ReadDuration("wakeInterval", &options->wake_interval);
   fields.ReadDuration("unplaceableGrace", &options->unplaceable_grace);
   fields.Read("assumeFeasible", &options->assume_feasible);
+  if (const YAML::Node added = fields.Take("addedAffinity")) {
+    options->profile.added_affinity = ReadAddedAffinity(added);
+  }
+  if (const YAML::Node strategy = fields.Take("scoringStrategy")) {
+    options->profile.scoring = ReadScoringStrategy(strategy);
+  }
   fields.Finish();
 }
 

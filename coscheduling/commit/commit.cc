@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cluster/alone.h"
+#include "cluster/made_volumes.h"
 #include "cluster/volumes.h"
 #include "coscheduling/labels.h"
 #include "fmt/format.h"
@@ -38,7 +39,12 @@ bool Commit::NeedsEveryCall(const Gang& gang) const {
 }
 
 Reason Commit::Blocker(const Gang& gang) {
-  if (options_.standalone) return WhyNotAlone(gang);
+  if (auto why = cluster::WhyUnstartable(snapshot_, gang.unbound, options_.standalone)) {
+    if (why->of_claim) await_volumes_.insert(gang.id);
+    return {why->in_use ? v1::VOLUME_IN_USE : v1::MEMBER_NOT_SUPPORTED, std::move(why->what),
+            std::move(why->fix)};
+  }
+  if (options_.standalone) return {};
   const int64_t most =
       std::max<int64_t>(1, kBindCallsPerSecond * absl::ToInt64Seconds(options_.bind_wait));
   if (!gang.bound.empty() || gang.required() <= most || !NeedsEveryCall(gang)) return {};
@@ -48,16 +54,6 @@ Reason Commit::Blocker(const Gang& gang) {
                   "together, and {} can be called within {}",
                   gang.required(), most, absl::FormatDuration(options_.bind_wait)),
       "raise extender.httpTimeout, half of which is that time, or do without volumes and claims"};
-}
-
-Reason Commit::WhyNotAlone(const Gang& gang) {
-  for (const std::string& uid : gang.unbound) {
-    auto why = cluster::WhyNotAlone(snapshot_, *snapshot_.FindPod(uid));
-    if (!why) continue;
-    if (why->of_claim) await_volumes_.insert(gang.id);
-    return {v1::MEMBER_NOT_SUPPORTED, std::move(why->what), std::move(why->fix)};
-  }
-  return {};
 }
 
 bool Commit::AwaitsPreBind(const Gang& gang) const {
@@ -180,10 +176,9 @@ void Commit::Observe(const cluster::Journal& journal) {
 void Commit::SelectNodes(const Gang& gang) {
   await_volumes_.insert(gang.id);
   for (const auto& [uid, node] : placement_->Of(gang).fixed) {
-    for (const auto* claim : cluster::UnboundClaims(snapshot_, *snapshot_.FindPod(uid))) {
-      if (cluster::SelectedNode(*claim) != nullptr) continue;
-      outbox_->Act(gang.id, "volume-node/" + claim->meta.uid,
-                   SelectNode{kube::RefOf(claim->meta), node});
+    for (SelectNode& select : cluster::SelectionsFor(snapshot_, uid, node)) {
+      const std::string target = "volume-node/" + select.claim.uid;
+      outbox_->Act(gang.id, target, std::move(select));
     }
   }
 }

@@ -81,7 +81,6 @@ class Commit : Owner {
     std::string error;
   };
 
-  Reason WhyNotAlone(const Gang& gang);
   void AnswerHeld(const std::string& pod, const std::string& error);
   bool StandsInEpoch(const Gang& gang, const kube::Pod& pod) const;
   void WakeMembers(const Gang& gang);
@@ -92,7 +91,7 @@ class Commit : Owner {
   Placement* placement_;
   PerGang<Part> parts_;
   absl::flat_hash_map<std::string, HeldBind> held_;  // by pod UID
-  std::set<GangId> await_volumes_;                   // standalone
+  std::set<GangId> await_volumes_;                   // news of claims matter
 };
 
 }  // namespace muster::coscheduling

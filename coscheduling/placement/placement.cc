@@ -323,7 +323,7 @@ void Placement::Observe(const cluster::Journal& journal) {
     }
   }
   const bool volumes = !journal.volume_claims.empty() || !journal.volumes.empty() ||
-                       !journal.storage_classes.empty();
+                       !journal.storage_classes.empty() || !journal.csi_drivers.empty();
   if (volumes) {
     for (GangId gang : see_volumes_) PlanSoon(&parts_.at(gang));
   }

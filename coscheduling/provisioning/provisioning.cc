@@ -175,7 +175,7 @@ std::set<GangKey> Provisioning::GangsAskingFor(const cluster::NodeInfo& info) co
     for (const kube::Pod* pod : placement_->Unplaced(gang)) {
       if (pod->spec.get() == refused) continue;
       refused = pod->spec.get();
-      if (cluster::CheckClass(snapshot_, *pod, info) || cluster::CheckRoom(*pod, info)) continue;
+      if (cluster::RoomNow(snapshot_, *pod, info) == 0) continue;
       asking.insert(gang.key);
       break;
     }

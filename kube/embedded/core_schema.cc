@@ -25,6 +25,13 @@ AzureDiskVolumeSource cachingMode:s diskName:s diskURI:s fsType:s kind:s readOnl
 AzureFilePersistentVolumeSource readOnly:b secretName:s secretNamespace:s shareName:s
 AzureFileVolumeSource readOnly:b secretName:s shareName:s
 Binding apiVersion:s kind:s metadata:ObjectMeta target:ObjectReference
+CSIDriver apiVersion:s kind:s metadata:ObjectMeta spec:CSIDriverSpec
+CSIDriverSpec attachRequired:b fsGroupPolicy:s nodeAllocatableUpdatePeriodSeconds:l
+  podInfoOnMount:b preventPodSchedulingIfMissing:b requiresRepublish:b seLinuxMount:b
+  storageCapacity:b tokenRequests:*TokenRequest volumeLifecycleModes:*s~*
+CSINode apiVersion:s kind:s metadata:ObjectMeta spec:CSINodeSpec
+CSINodeDriver allocatable:VolumeNodeResources name:s nodeID:s topologyKeys:*s
+CSINodeSpec drivers:*CSINodeDriver@name
 CSIPersistentVolumeSource controllerExpandSecretRef:SecretReference
   controllerPublishSecretRef:SecretReference driver:s fsType:s nodeExpandSecretRef:SecretReference
   nodePublishSecretRef:SecretReference nodeStageSecretRef:SecretReference readOnly:b
@@ -374,6 +381,7 @@ SuccessPolicyRule succeededCount:i succeededIndexes:s
 Sysctl name:s value:s
 TCPSocketAction host:s port:x
 Taint effect:s key:s timeAdded:t value:s
+TokenRequest audience:s expirationSeconds:l
 Toleration effect:s key:s operator:s tolerationSeconds:l value:s
 TopologySelectorLabelRequirement key:s values:*s
 TopologySelectorTerm ! matchLabelExpressions:*TopologySelectorLabelRequirement
@@ -400,11 +408,19 @@ Volume awsElasticBlockStore:AWSElasticBlockStoreVolumeSource azureDisk:AzureDisk
   projected:ProjectedVolumeSource quobyte:QuobyteVolumeSource rbd:RBDVolumeSource
   scaleIO:ScaleIOVolumeSource secret:SecretVolumeSource storageos:StorageOSVolumeSource
   vsphereVolume:VsphereVirtualDiskVolumeSource
+VolumeAttachment apiVersion:s kind:s metadata:ObjectMeta spec:VolumeAttachmentSpec
+  status:VolumeAttachmentStatus
+VolumeAttachmentSource inlineVolumeSpec:PersistentVolumeSpec persistentVolumeName:s
+VolumeAttachmentSpec attacher:s nodeName:s source:VolumeAttachmentSource
+VolumeAttachmentStatus attachError:VolumeError attached:b attachmentMetadata:%s
+  detachError:VolumeError
 VolumeDevice devicePath:s name:s
+VolumeError errorCode:i message:s time:t
 VolumeMount mountPath:s mountPropagation:s name:s readOnly:b recursiveReadOnly:s subPath:s
   subPathExpr:s
 VolumeMountStatus mountPath:s name:s readOnly:b recursiveReadOnly:s
 VolumeNodeAffinity required:NodeSelector
+VolumeNodeResources count:i
 VolumeProjection clusterTrustBundle:ClusterTrustBundleProjection configMap:ConfigMapProjection
   downwardAPI:DownwardAPIProjection podCertificate:PodCertificateProjection
   secret:SecretProjection serviceAccountToken:ServiceAccountTokenProjection

@@ -21,12 +21,16 @@ ROOTS = [CORE + kind for kind in (
     "io.k8s.api.policy.v1.Eviction",
     "io.k8s.api.policy.v1.PodDisruptionBudget",
     "io.k8s.api.scheduling.v1.PriorityClass",
+    "io.k8s.api.storage.v1.CSIDriver",
+    "io.k8s.api.storage.v1.CSINode",
     "io.k8s.api.storage.v1.StorageClass",
+    "io.k8s.api.storage.v1.VolumeAttachment",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
 ]
 LEAVES = {"Quantity": "q", "Time": "t", "MicroTime": "T", "IntOrString": "x"}
 # Fields of later releases that Muster names, by type.
 LATER = {
+    "CSIDriverSpec": {"preventPodSchedulingIfMissing": "b"},
     "PodSpec": {"schedulingGroup": "PodSchedulingGroup"},
     "PodSchedulingGroup": {"podGroupName": "s"},
 }

@@ -22,6 +22,7 @@
 #include "kube/objects/node.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/quota.h"
+#include "kube/objects/storage.h"
 #include "kube/objects/workload.h"
 
 namespace muster::kube {
@@ -54,6 +55,12 @@ template <>
 absl::StatusOr<NodeClass> Decode<NodeClass>(std::string_view json);
 template <>
 absl::StatusOr<StorageClass> Decode<StorageClass>(std::string_view json);
+template <>
+absl::StatusOr<CsiNode> Decode<CsiNode>(std::string_view json);
+template <>
+absl::StatusOr<CsiDriver> Decode<CsiDriver>(std::string_view json);
+template <>
+absl::StatusOr<VolumeAttachment> Decode<VolumeAttachment>(std::string_view json);
 // Of the job kinds (job.h) only metadata can fail the decode.
 template <>
 absl::StatusOr<Job> Decode<Job>(std::string_view json);

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -13,7 +12,6 @@ namespace muster::kube {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-constexpr std::string_view kBetaStorageClass = "volume.beta.kubernetes.io/storage-class";
 
 // An integer of a PodGroup's spec. Our own CRD rejects the wrong ones, an older or foreign one may
 // not; either way the gang must be able to say what is wrong with it.
@@ -68,12 +66,6 @@ void AddDaemonTolerations(bool host_network, PodSpec& spec) {
   add("node.kubernetes.io/pid-pressure", TaintEffect::kNoSchedule);
   add("node.kubernetes.io/unschedulable", TaintEffect::kNoSchedule);
   if (host_network) add("node.kubernetes.io/network-unavailable", TaintEffect::kNoSchedule);
-}
-
-// The annotation is older and still wins (component-helpers/storage/volume/helpers.go v0.34).
-std::string StorageClassOf(const ObjectMeta& meta, const JsonValue& spec) {
-  if (const std::string* beta = meta.Annotation(kBetaStorageClass)) return *beta;
-  return spec.Get("storageClassName").String();
 }
 
 }  // namespace
@@ -132,64 +124,6 @@ absl::StatusOr<Namespace> Decode<Namespace>(std::string_view json) {
   result.meta = ReadMeta(reader.root().Get("metadata"));
   if (!reader.status().ok()) return reader.status();
   result.meta.labels["kubernetes.io/metadata.name"] = result.meta.name;
-  return result;
-}
-
-template <>
-absl::StatusOr<PersistentVolumeClaim> Decode<PersistentVolumeClaim>(std::string_view json) {
-  JsonReader reader(json);
-  const JsonValue root = reader.root();
-  PersistentVolumeClaim claim;
-  claim.meta = ReadMeta(root.Get("metadata"));
-  const JsonValue spec = root.Get("spec");
-  claim.storage_class = StorageClassOf(claim.meta, spec);
-  claim.volume_name = spec.Get("volumeName").String();
-  claim.bound = root.Get("status").Get("phase").View() == "Bound";
-  if (!reader.status().ok()) return reader.status();
-  return claim;
-}
-
-template <>
-absl::StatusOr<PersistentVolume> Decode<PersistentVolume>(std::string_view json) {
-  JsonReader reader(json);
-  const JsonValue root = reader.root();
-  PersistentVolume volume;
-  volume.meta = ReadMeta(root.Get("metadata"));
-  const JsonValue spec = root.Get("spec");
-  volume.storage_class = StorageClassOf(volume.meta, spec);
-  const JsonValue claim = spec.Get("claimRef");
-  if (claim.present()) {
-    volume.claim_ref =
-        fmt::format("{}/{}", claim.Get("namespace").View(), claim.Get("name").View());
-  }
-  const JsonValue required = spec.Get("nodeAffinity").Get("required");
-  if (required.present()) {
-    volume.required_node_terms = ReadNodeSelectorTerms(required.Get("nodeSelectorTerms"));
-  }
-  if (!reader.status().ok()) return reader.status();
-  volume.error = reader.unusable();
-  return volume;
-}
-
-template <>
-absl::StatusOr<StorageClass> Decode<StorageClass>(std::string_view json) {
-  JsonReader reader(json);
-  const JsonValue root = reader.root();
-  StorageClass result;
-  result.meta = ReadMeta(root.Get("metadata"));
-  result.provisioner = root.Get("provisioner").String();
-  result.wait_for_first_consumer = root.Get("volumeBindingMode").View() == "WaitForFirstConsumer";
-  root.Get("allowedTopologies").ForEach([&](const JsonValue& term) {
-    std::vector<Requirement>& all = result.allowed_topologies.emplace_back();
-    term.Get("matchLabelExpressions").ForEach([&](const JsonValue& expression) {
-      Requirement& one = all.emplace_back();
-      one.key = expression.Get("key").String();
-      one.op = SelectorOperator::kIn;
-      expression.Get("values").ForEach(
-          [&](const JsonValue& value) { one.values.push_back(value.String()); });
-    });
-  });
-  if (!reader.status().ok()) return reader.status();
   return result;
 }
 

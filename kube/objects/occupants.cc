@@ -69,9 +69,10 @@ void ReduceToOccupant(Pod* pod) {
   for (std::string* text :
        {&pod->status_reason, &pod->status_message, &pod->scheduled_status, &pod->scheduled_reason,
         &pod->scheduled_message, &pod->termination_message, &pod->priority_class_name,
-        &pod->nominated_node_name, &pod->native_group}) {
+        &pod->native_group}) {
     Free(*text);
   }
+  if (pod->IsBound()) Free(pod->nominated_node_name);
   Free(pod->scheduling_gates);
   pod->spec = std::make_shared<const PodSpec>(ReducedSpec(*pod->spec));
 }

@@ -13,6 +13,8 @@ inline constexpr char kZoneLabel[] = "topology.kubernetes.io/zone";
 inline constexpr char kRegionLabel[] = "topology.kubernetes.io/region";
 // Of a claim that waits for its first consumer: for which node its volume is to be made.
 inline constexpr char kSelectedNodeAnnotation[] = "volume.kubernetes.io/selected-node";
+// Of a StorageClass whose volumes somebody makes beforehand.
+inline constexpr char kNoProvisioner[] = "kubernetes.io/no-provisioner";
 
 // sigs.k8s.io/karpenter/pkg/apis/v1/labels.go and taints.go v1.8.0
 inline constexpr char kNodePoolLabel[] = "karpenter.sh/nodepool";

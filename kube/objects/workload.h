@@ -8,6 +8,7 @@
 #include "kube/objects/meta.h"
 #include "kube/objects/pod.h"
 #include "kube/objects/resource_list.h"
+#include "kube/objects/storage.h"
 
 namespace muster::kube {
 
@@ -53,30 +54,6 @@ struct PodDisruptionBudget {
 
 struct Namespace {
   ObjectMeta meta;
-};
-
-struct PersistentVolumeClaim {
-  ObjectMeta meta;
-  std::string storage_class;
-  std::string volume_name;  // empty: unbound
-  bool bound = false;       // status.phase
-};
-
-struct PersistentVolume {
-  ObjectMeta meta;
-  std::string storage_class;
-  std::string claim_ref;  // "namespace/name" or empty
-  // Absent: reachable from every node.
-  std::optional<std::vector<NodeSelectorTerm>> required_node_terms;
-  std::string error;  // what makes required_node_terms unusable, by field; empty normally
-};
-
-struct StorageClass {
-  ObjectMeta meta;
-  std::string provisioner;
-  bool wait_for_first_consumer = false;
-  // Where it makes volumes: one term's requirements all hold of the node. Empty: everywhere.
-  std::vector<std::vector<Requirement>> allowed_topologies;
 };
 
 }  // namespace muster::kube

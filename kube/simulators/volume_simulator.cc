@@ -33,7 +33,8 @@ class VolumeSimulator::Impl {
         client_(server, "volume-provisioner"),
         claims_(server, "/api/v1/persistentvolumeclaims", /*forever=*/true),
         classes_(server, "/apis/storage.k8s.io/v1/storageclasses", /*forever=*/true),
-        nodes_(server, "/api/v1/nodes", /*forever=*/true) {}
+        nodes_(server, "/api/v1/nodes", /*forever=*/true),
+        volumes_(server, "/api/v1/persistentvolumes", /*forever=*/true) {}
 
   void Tick(absl::Time now) {
     classes_.Sync([](const auto&, const auto*, const auto*) {});
@@ -42,6 +43,9 @@ class VolumeSimulator::Impl {
       const bool wanted = entry != nullptr && IsWanted(entry->object);
       if (!wanted) due_.erase(key);
       if (wanted) due_.try_emplace(key, now + making_);
+    });
+    volumes_.Sync([&](const std::string&, const auto*, const auto* entry) {
+      if (entry != nullptr) Keep(entry->object);
     });
     std::erase_if(due_,
                   [&](const auto& entry) { return entry.second <= now && Make(entry.first); });
@@ -59,6 +63,23 @@ class VolumeSimulator::Impl {
     return claim.volume_name.empty() && storage_class != nullptr &&
            storage_class->object.wait_for_first_consumer &&
            claim.meta.Annotation(kSelectedNodeAnnotation) != nullptr;
+  }
+
+  // One that nobody has is available; one that is kept for a claim which waits is bound to it.
+  void Keep(const PersistentVolume& volume) {
+    const std::string path = "/api/v1/persistentvolumes/" + volume.meta.name;
+    if (volume.claim_ref.empty()) {
+      if (volume.available) return;
+      client_.Patch(path + "/status", {{"status", {{"phase", "Available"}}}}).IgnoreError();
+      return;
+    }
+    const auto* claim = claims_.Find(volume.claim_ref);
+    if (claim == nullptr || !claim->object.volume_name.empty()) return;
+    if (!volume.claim_uid.empty() && volume.claim_uid != claim->object.meta.uid) return;
+    const std::string of_claim = PathOf(claim->object);
+    if (!client_.Patch(path + "/status", {{"status", {{"phase", "Bound"}}}}).ok()) return;
+    if (!client_.Patch(of_claim, {{"spec", {{"volumeName", volume.meta.name}}}}).ok()) return;
+    client_.Patch(of_claim + "/status", {{"status", {{"phase", "Bound"}}}}).IgnoreError();
   }
 
   // Whether it is done with the claim.
@@ -104,6 +125,7 @@ class VolumeSimulator::Impl {
   ObjectCache<PersistentVolumeClaim> claims_;
   ObjectCache<StorageClass> classes_;
   ObjectCache<Node> nodes_;
+  ObjectCache<PersistentVolume> volumes_;
   std::map<std::string, absl::Time> due_;  // "namespace/name" -> when its volume is made
 };
 

@@ -1,7 +1,8 @@
 // A stand-in for a CSI driver's provisioner and the PersistentVolume controller, as far as claims
 // that wait for their first consumer go (external-provisioner v5, pkg/controller/volume/
 // persistentvolume v1.34): once a node is selected, a volume is made, which is reached from that
-// node's zone alone unless the claim is ReadWriteMany, and the claim is bound to it.
+// node's zone alone unless the claim is ReadWriteMany, and the claim is bound to it. A volume that
+// somebody made is available, and once it is kept for a claim that is bound to it.
 #pragma once
 
 #include <memory>

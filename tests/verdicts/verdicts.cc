@@ -49,7 +49,11 @@ Plugins SpokenFor(RejectionCode code) {
     case RejectionCode::kHostPorts:
       return {"NodePorts"};
     case RejectionCode::kVolume:
-      return {"VolumeBinding", "VolumeZone"};
+      return {"VolumeBinding", "VolumeZone", "NodeVolumeLimits"};
+    case RejectionCode::kVolumeLimit:
+      return {"NodeVolumeLimits"};
+    case RejectionCode::kVolumeInUse:
+      return {"VolumeRestrictions"};
     case RejectionCode::kPodAffinity:
     case RejectionCode::kPodAntiAffinity:
     case RejectionCode::kExistingAntiAffinity:
@@ -64,6 +68,7 @@ Plugins SpokenFor(RejectionCode code) {
 const Plugins kClassPlugins = {"NodeUnschedulable", "TaintToleration", "NodeAffinity",
                                "VolumeBinding", "VolumeZone"};
 const Plugins kRoomPlugins = {"NodePorts", "NodeResourcesFit"};
+const Plugins kAttachPlugins = {"NodeVolumeLimits", "VolumeRestrictions"};
 const Plugins kRelationPlugins = {"InterPodAffinity", "PodTopologySpread"};
 
 Plugins Both(const Plugins& a, const Plugins& b) {
@@ -105,7 +110,13 @@ std::vector<std::string> CompareOn(const cluster::Snapshot& snapshot, const kube
     if (!difference.empty()) differences.push_back(std::move(difference));
   };
   compare("class", kClassPlugins, CheckClass(snapshot, pod, info));
-  compare("room", kRoomPlugins, CheckRoom(pod, info));
+  // Every volume plugin refuses a claim that is missing; here the class part does it for all.
+  const auto got = CheckRoom(snapshot, pod, info);
+  Plugins room = kRoomPlugins;
+  if (got || !refusing.contains("VolumeBinding")) {
+    room.insert(kAttachPlugins.begin(), kAttachPlugins.end());
+  }
+  compare("room", room, got);
   compare("relations", kRelationPlugins, CheckRelations(snapshot, pod, info));
   // What planners ask instead of the room part.
   if ((RoomFor(pod, info) > 0) == refusing.contains("NodeResourcesFit")) {
@@ -124,6 +135,9 @@ void Feed(const Json& line, cluster::Snapshot* snapshot) {
   FeedAll<kube::PersistentVolumeClaim>(line, "claims", snapshot);
   FeedAll<kube::PersistentVolume>(line, "volumes", snapshot);
   FeedAll<kube::StorageClass>(line, "storageClasses", snapshot);
+  FeedAll<kube::CsiNode>(line, "csiNodes", snapshot);
+  FeedAll<kube::CsiDriver>(line, "csiDrivers", snapshot);
+  FeedAll<kube::VolumeAttachment>(line, "attachments", snapshot);
   FeedAll<kube::Pod>(line, "pods", snapshot);
 }
 

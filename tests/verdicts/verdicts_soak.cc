@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "cluster/alone.h"
 #include "cluster/placing_order.h"
 #include "cluster/predicates.h"
 #include "cluster/relations.h"
@@ -94,6 +95,14 @@ struct Gang {
     request.required = members.size();
   }
 
+  // None before the engine would ask for it: claims that one pod has alone are in nobody's way.
+  Plan MakePlan() const {
+    std::vector<std::string> uids;
+    for (const kube::Pod* member : request.members) uids.push_back(member->meta.uid);
+    if (cluster::WhyUnstartable(snapshot, uids, /*alone=*/true)) return {};
+    return coscheduling::MakePlan(snapshot, request);
+  }
+
   // What its guarantees depend on (coscheduling/placement/planner/README.md).
   const char* Kind() const {
     const cluster::Relations relations(snapshot, request.members, snapshot.node_list(), false);
@@ -142,7 +151,7 @@ void ComparePlacements(const std::string& oracle, int64_t seed, int gangs, Count
     const std::string kind = gang.Kind();
     GangTally& tally = kinds[kind];
     ++tally.gangs;
-    const Plan plan = coscheduling::MakePlan(gang.snapshot, gang.request);
+    const Plan plan = gang.MakePlan();
     if (plan.complete) {
       ++tally.placed;
       const Json places = gang.InOrder(plan);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "cluster/attached_volumes.h"
 #include "cluster/placing_order.h"
 #include "cluster/tree_fill.h"
 #include "coscheduling/placement/planner/problem.h"
@@ -226,7 +227,7 @@ class Packing {
     for (size_t r = 0; r < wanted.request.size(); ++r) {
       if (wanted.request[r] > 0) fits = std::min(fits, taken->second.free[r] / wanted.request[r]);
     }
-    return static_cast<int>(fits);
+    return static_cast<int>(std::max<int64_t>(0, fits));
   }
 
   void Take(const Slot& slot) {
@@ -234,8 +235,8 @@ class Packing {
     if (taken.placed.empty()) {
       taken.placed.resize(problem_.classes.size());
       const cluster::NodeInfo& info = *problem_.snapshot.NodeIn(slot.node);
-      for (const std::string& resource : problem_.resources) {
-        taken.free.push_back(info.Free(resource));
+      for (const std::string& need : problem_.resources) {
+        taken.free.push_back(cluster::FreeFor(problem_.snapshot, info, need));
       }
     }
     taken.placed[slot.member_class] += slot.count;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "cluster/attached_volumes.h"
 #include "cluster/tree_fill.h"
 #include "fmt/format.h"
 #include "kube/objects/well_known.h"
@@ -86,8 +87,7 @@ class ProblemBuilder {
 
   int AddClass(const Pod& pod, int kind) {
     MemberClass added{.pod = &pod, .kind = kind};
-    for (const auto& [name, amount] : pod.spec->requests.entries()) {
-      if (amount <= 0) continue;
+    for (const auto& [name, amount] : cluster::NeedsOf(problem_.snapshot, pod)) {
       auto& resources = problem_.resources;
       const size_t r = std::ranges::find(resources, name) - resources.begin();
       if (r == resources.size()) resources.push_back(name);

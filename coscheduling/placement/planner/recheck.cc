@@ -39,7 +39,7 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
                        fmt::format("{}={}, the gang is beside {}", key,
                                    *info->node->meta.Label(key), snapshot->NodeIn(beside)->name())};
     }
-    return cluster::CheckRoom(pod, *info);
+    return cluster::CheckRoom(*snapshot, pod, *info);
   };
   std::vector<std::string> assumed;
   const absl::Cleanup forget = [&] {

@@ -123,7 +123,7 @@ class Shortfall {
     if (auto rejection = WhyNotAllowed(problem_.request, info, detail)) return rejection;
     if (auto rejection = one->check.Check(info, detail)) return rejection;
     for (size_t r = 0; r < one->wanted->request.size(); ++r) {
-      int64_t free = free_[r].Of(info);
+      int64_t free = free_[r].Of(problem_.snapshot, info);
       for (const Slot& slot : PlacedOn(info)) {
         const auto& request = problem_.classes[slot.member_class].request;
         if (r < request.size()) free -= slot.count * request[r];
@@ -131,8 +131,8 @@ class Shortfall {
       const int64_t wanted = one->wanted->request[r];
       if (wanted > free) return cluster::ShortOf(info, problem_.resources[r], wanted, free, detail);
     }
-    if (!pod.spec->host_ports.empty()) {
-      if (auto rejection = cluster::CheckRoom(pod, info)) return rejection;
+    if (cluster::LooksBeyondResources(*pod.spec)) {
+      if (auto rejection = cluster::CheckRoom(problem_.snapshot, pod, info)) return rejection;
     }
     if (relations_) {
       const int index = problem_.index_of[info.slot];

@@ -117,6 +117,9 @@ type objectLists struct {
 	Claims         []any `json:"claims"`
 	Volumes        []any `json:"volumes"`
 	StorageClasses []any `json:"storageClasses"`
+	CSINodes       []any `json:"csiNodes"`
+	CSIDrivers     []any `json:"csiDrivers"`
+	Attachments    []any `json:"attachments"`
 }
 
 type judgedPod struct {
@@ -174,6 +177,15 @@ func (made *cluster) lists(seed int64) objectLists {
 	}
 	for _, class := range made.classes {
 		lists.StorageClasses = append(lists.StorageClasses, lean(class))
+	}
+	for _, node := range made.csiNodes {
+		lists.CSINodes = append(lists.CSINodes, lean(node))
+	}
+	for _, driver := range made.csiDrivers {
+		lists.CSIDrivers = append(lists.CSIDrivers, lean(driver))
+	}
+	for _, attachment := range made.attachments {
+		lists.Attachments = append(lists.Attachments, lean(attachment))
 	}
 	return lists
 }

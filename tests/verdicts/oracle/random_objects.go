@@ -357,17 +357,66 @@ func (d dice) incomingPod(made *cluster, number int) *v1.Pod {
 			pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, d.spreadConstraint())
 		}
 	}
-	if d.chance(25) {
-		for i := range 1 + d.Intn(2) {
-			claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: d.pick("c0", "c1", "c2", "c3", "missing")}
-			pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{
-				Name: fmt.Sprint("v", i), VolumeSource: v1.VolumeSource{PersistentVolumeClaim: claim}})
-		}
+	if d.chance(30) {
+		d.mount(pod, "c0", "c1", "c2", "c3", "c0", "c1", "c2", "c3", "missing")
 	}
 	if d.chance(8) {
 		d.ephemeral(made, pod)
 	}
 	return pod
+}
+
+// mount gives the pod one or two of these claims.
+func (d dice) mount(pod *v1.Pod, claims ...string) {
+	for i := range 1 + d.Intn(2) {
+		claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: d.pick(claims...)}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{
+			Name: fmt.Sprint("v", i), VolumeSource: v1.VolumeSource{PersistentVolumeClaim: claim}})
+	}
+}
+
+var drivers = []string{"disk.example.com", "files.example.com"}
+
+// attach says which drivers are on which nodes, how many of their volumes each takes, and what is
+// attached already, whether or not a pod uses it.
+func (d dice) attach(made *cluster) {
+	for _, name := range drivers {
+		if d.chance(50) {
+			prevents := d.chance(50)
+			made.csiDrivers = append(made.csiDrivers, &storagev1.CSIDriver{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: &prevents}})
+		}
+	}
+	for _, node := range made.nodes {
+		if d.chance(20) {
+			continue
+		}
+		csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+		for _, name := range drivers {
+			if d.chance(15) {
+				continue
+			}
+			driver := storagev1.CSINodeDriver{Name: name, NodeID: node.Name}
+			if d.chance(75) {
+				most := int32(d.Intn(4))
+				driver.Allocatable = &storagev1.VolumeNodeResources{Count: &most}
+			}
+			csi.Spec.Drivers = append(csi.Spec.Drivers, driver)
+		}
+		made.csiNodes = append(made.csiNodes, csi)
+	}
+	for i, volume := range made.volumes {
+		if volume.Spec.CSI == nil || !d.chance(20) {
+			continue
+		}
+		made.attachments = append(made.attachments, &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("va", i)},
+			Spec: storagev1.VolumeAttachmentSpec{
+				Attacher: volume.Spec.CSI.Driver,
+				NodeName: d.nodeName(),
+				Source:   storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume.Name}}})
+	}
 }
 
 // ephemeral gives the pod a volume that is made for it, and mostly the claim for that.
@@ -453,6 +502,9 @@ func (d dice) claim(namespace, name string) (*v1.PersistentVolumeClaim, *v1.Pers
 	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(namespace + "-" + name)}}
 	claim.Spec.StorageClassName = &class
+	claim.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.PersistentVolumeAccessMode(
+		d.pick("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"))}
+	claim.Spec.Resources.Requests = v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}
 	claim.Status.Phase = v1.ClaimPending
 	volumeName := fmt.Sprintf("pv-%s-%s", namespace, name)
 	if d.chance(70) {
@@ -478,7 +530,12 @@ func (d dice) claim(namespace, name string) (*v1.PersistentVolumeClaim, *v1.Pers
 	volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName}}
 	volume.Spec.StorageClassName = class
 	volume.Spec.ClaimRef = &v1.ObjectReference{Namespace: namespace, Name: name, UID: claim.UID}
+	volume.Spec.AccessModes = claim.Spec.AccessModes
+	volume.Spec.Capacity = claim.Spec.Resources.Requests
 	volume.Status.Phase = v1.VolumeBound
+	if d.chance(85) {
+		volume.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: d.pick(drivers...), VolumeHandle: "h-" + volumeName}
+	}
 	if d.chance(60) {
 		term := v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{d.nodeRequirement()}}
 		volume.Spec.NodeAffinity = &v1.VolumeNodeAffinity{
@@ -496,7 +553,7 @@ func storageClasses() []*storagev1.StorageClass {
 	immediate, waits := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
 	class := func(name string, mode *storagev1.VolumeBindingMode) *storagev1.StorageClass {
 		return &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/disk", VolumeBindingMode: mode}
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: drivers[0], VolumeBindingMode: mode}
 	}
 	waitsInA := class("waits-in-a", &waits)
 	waitsInA.AllowedTopologies = []v1.TopologySelectorTerm{{
@@ -513,6 +570,10 @@ type cluster struct {
 	claims     []*v1.PersistentVolumeClaim
 	volumes    []*v1.PersistentVolume
 	classes    []*storagev1.StorageClass
+
+	csiNodes    []*storagev1.CSINode
+	csiDrivers  []*storagev1.CSIDriver
+	attachments []*storagev1.VolumeAttachment
 }
 
 func (made *cluster) objects() []runtime.Object {
@@ -531,6 +592,15 @@ func (made *cluster) objects() []runtime.Object {
 	}
 	for _, class := range made.classes {
 		objects = append(objects, class)
+	}
+	for _, node := range made.csiNodes {
+		objects = append(objects, node)
+	}
+	for _, driver := range made.csiDrivers {
+		objects = append(objects, driver)
+	}
+	for _, attachment := range made.attachments {
+		objects = append(objects, attachment)
 	}
 	return objects
 }
@@ -553,7 +623,12 @@ func (d dice) cluster() *cluster {
 		}
 	}
 	for i := range 2 + d.Intn(10) {
-		made.pods = append(made.pods, d.standingPod(i))
+		pod := d.standingPod(i)
+		if d.chance(30) {
+			d.mount(pod, "c0", "c1", "c2", "c3")
+		}
+		made.pods = append(made.pods, pod)
 	}
+	d.attach(made)
 	return made
 }
