@@ -56,7 +56,7 @@ std::optional<Unstartable> WhyNotItsOwn(const Snapshot& snapshot, const kube::Po
                                         Owners* owners) {
   for (const kube::PersistentVolumeClaim* claim : ClaimsOfOnePod(snapshot, pod)) {
     const auto [owner, is_first] = owners->try_emplace(claim, &pod);
-    if (is_first) continue;
+    if (is_first || owner->second == &pod) continue;
     return Unstartable{
         fmt::format("PersistentVolumeClaim {} is ReadWriteOncePod, and both {} and {} name it",
                     claim->meta.FullName(), owner->second->meta.name, pod.meta.name),

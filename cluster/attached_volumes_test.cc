@@ -341,5 +341,12 @@ TEST(WhyUnstartable, TwoPodsOfAGangCannotHaveAClaimThatIsOnePodsAlone) {
   EXPECT_FALSE(WhyUnstartable(world.snapshot, gang, /*alone=*/false));
 }
 
+TEST(WhyUnstartable, APodMayNameAClaimOfOnePodInTwoOfItsVolumes) {
+  VolumeWorld world;
+  world.Bind("x", kDisk, kube::kReadWriteOncePod);
+  world.snapshot.Upsert(Claiming("p", {"x", "x"}));
+  EXPECT_FALSE(WhyUnstartable(world.snapshot, {"pod-p"}, /*alone=*/true));
+}
+
 }  // namespace
 }  // namespace muster::cluster

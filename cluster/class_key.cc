@@ -74,7 +74,10 @@ std::string ClassKey(const kube::Pod& pod) {
   key.Number(spec.uses_resource_claims ? 1 : 0);
   if (!spec.persistent_volume_claims.empty()) {
     key.Text(pod.meta.name_space);
-    for (const std::string& claim : spec.persistent_volume_claims) key.Text(claim);
+    for (const auto* claims : {&spec.persistent_volume_claims, &spec.ephemeral_claims}) {
+      key.Number(static_cast<int64_t>(claims->size()));
+      for (const std::string& claim : *claims) key.Text(claim);
+    }
   }
   return key.Take();
 }

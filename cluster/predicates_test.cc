@@ -384,6 +384,31 @@ TEST(CheckClass, NeedsVolumesThatTheNodeReaches) {
   }
 }
 
+// A generic ephemeral volume's claim has the pod's name in its own, which anybody may have used.
+TEST(CheckClass, TakesAnEphemeralVolumesClaimOnlyIfItIsThePodsOwn) {
+  Snapshot snapshot;
+  snapshot.Upsert(MakeNode("a", "z1"));
+  kube::PersistentVolume volume;
+  volume.meta.name = "pv";
+  volume.meta.labels[kube::kZoneLabel] = "z2";  // VolumeZone asks for it of no such volume
+  snapshot.Upsert(volume);
+  kube::PersistentVolumeClaim claim;
+  claim.meta.name = "p-own";
+  claim.meta.name_space = "default";
+  claim.volume_name = "pv";
+  claim.bound = true;
+  snapshot.Upsert(claim);
+  const kube::Pod pod = With(MakePod("p"), [](kube::PodSpec& spec) {
+    spec.persistent_volume_claims = spec.ephemeral_claims = {"p-own"};
+  });
+  const NodeInfo& info = *snapshot.FindNode("a");
+  EXPECT_EQ(CheckClass(snapshot, pod, info),
+            Rejection({kVolume, "PersistentVolumeClaim default/p-own isn't the pod's own"}));
+  claim.meta.owners = {{"v1", "Pod", "p", pod.meta.uid, true}};
+  snapshot.Upsert(claim);
+  EXPECT_EQ(CheckClass(snapshot, pod, info), std::nullopt);
+}
+
 TEST(CheckClass, PassesANodeThatIsComing) {
   Snapshot snapshot;
   kube::NodeClaim claim = MakeClaim("c");

@@ -58,7 +58,7 @@ bool ReachesZone(const kube::PersistentVolume& volume, const NodeInfo& info) {
 }
 
 std::optional<Rejection> CheckBound(const Snapshot& snapshot,
-                                    const kube::PersistentVolumeClaim& claim,
+                                    const kube::PersistentVolumeClaim& claim, bool ephemeral,
                                     const NodeInfo& info) {
   const kube::PersistentVolume* volume = snapshot.FindPersistentVolume(claim.volume_name);
   if (volume == nullptr) {
@@ -70,7 +70,7 @@ std::optional<Rejection> CheckBound(const Snapshot& snapshot,
   }
   const bool reachable =
       (!volume->required_node_terms || CouldMatchVolumeTerms(*volume->required_node_terms, info)) &&
-      ReachesZone(*volume, info);
+      (ephemeral || ReachesZone(*volume, info));  // VolumeZone looks at no ephemeral ones
   if (reachable) return std::nullopt;
   return Reject(fmt::format("PersistentVolume {} of claim {} can't be reached from this node",
                             volume->meta.name, claim.meta.FullName()));
@@ -144,6 +144,7 @@ bool ReadAlike(const kube::PersistentVolumeClaim& a, const kube::PersistentVolum
          a.storage_class == b.storage_class && a.wants == b.wants && a.selector == b.selector &&
          a.error == b.error &&
          a.meta.deletion_time.has_value() == b.meta.deletion_time.has_value() &&
+         a.meta.ControllerUid() == b.meta.ControllerUid() &&
          SameText(SelectedNode(a), SelectedNode(b));
 }
 
@@ -172,9 +173,13 @@ std::optional<Rejection> CheckVolumes(const Snapshot& snapshot, const kube::Pod&
     if (claim->meta.deletion_time) {
       return Reject(fmt::format("PersistentVolumeClaim {} is being deleted", full_name));
     }
+    const bool ephemeral = std::ranges::count(pod.spec->ephemeral_claims, name) > 0;
+    if (ephemeral && claim->meta.ControllerUid().uid != pod.meta.uid) {
+      return Reject(fmt::format("PersistentVolumeClaim {} isn't the pod's own", full_name));
+    }
     const bool waits = IsUnbound(*claim);
-    std::optional<Rejection> rejection =
-        waits ? CheckUnbound(snapshot, *claim, info) : CheckBound(snapshot, *claim, info);
+    std::optional<Rejection> rejection = waits ? CheckUnbound(snapshot, *claim, info)
+                                               : CheckBound(snapshot, *claim, ephemeral, info);
     if (rejection) return rejection;
     any_waits |= waits;
   }

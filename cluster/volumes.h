@@ -11,7 +11,8 @@
 
 namespace muster::cluster {
 
-// Rejects with kVolume a claim that is missing, being deleted, or unbound without a storage class
+// Rejects with kVolume a claim that is missing, being deleted, lost, another pod's (of a generic
+// ephemeral volume), or unbound without a storage class
 // that waits for the first consumer; and a bound volume that the node can't reach. A claim that
 // waits for its first consumer passes, except where its annotation
 // volume.kubernetes.io/selected-node names another node, or its class makes no volumes for this one

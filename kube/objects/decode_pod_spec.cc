@@ -128,43 +128,36 @@ void ReadHostPorts(const JsonValue& container, bool host_network, std::vector<Ho
   });
 }
 
-void ReadVolumes(const JsonValue& volumes, const ObjectMeta& meta,
-                 std::vector<std::string>& claims) {
+void ReadVolumes(const JsonValue& volumes, const ObjectMeta& meta, PodSpec& spec) {
   volumes.ForEach([&](const JsonValue& volume) {
     const JsonValue claim = volume.Get("persistentVolumeClaim");
     if (claim.present()) {
-      claims.push_back(claim.Get("claimName").String());
+      spec.persistent_volume_claims.push_back(claim.Get("claimName").String());
     } else if (volume.Get("ephemeral").present() && !meta.name.empty()) {
-      claims.push_back(fmt::format("{}-{}", meta.name, volume.Get("name").View()));
+      spec.ephemeral_claims.push_back(fmt::format("{}-{}", meta.name, volume.Get("name").View()));
+      spec.persistent_volume_claims.push_back(spec.ephemeral_claims.back());
     }
   });
 }
 
-// Containers' statuses by name.
-using StatusIndex = std::map<std::string_view, JsonValue>;
-
-StatusIndex IndexStatuses(const JsonValue& statuses) {
-  StatusIndex index;
-  statuses.ForEach(
-      [&](const JsonValue& status) { index.emplace(status.Get("name").View(), status); });
-  return index;
+// Of a container's status, or of the whole pod's.
+GivenResources ReadGiven(const JsonValue& status) {
+  GivenResources given;
+  const JsonValue allocated = status.Get("allocatedResources");
+  if (allocated.present()) given.allocated = ReadResourceList(allocated);
+  const JsonValue actual = status.Get("resources");
+  if (actual.present()) given.actual = ReadResourceList(actual.Get("requests"));
+  return given;
 }
 
-// A resize that the node can't do counts as what the kubelet has; any other as the larger of what
-// is asked and what it has.
-void ApplyResize(const StatusIndex& statuses, std::string_view container, bool infeasible,
-                 ResourceList& requests) {
-  const auto status = statuses.find(container);
-  if (status == statuses.end()) return;
-  const JsonValue resources = status->second.Get("resources");
-  if (!resources.present()) return;
-  ResourceList actual = ReadResourceList(resources.Get("requests"));
-  actual.Max(ReadResourceList(status->second.Get("allocatedResources")));
-  if (infeasible) {
-    requests = std::move(actual);
-  } else {
-    requests.Max(actual);
-  }
+// By container.
+using GivenIndex = std::map<std::string_view, GivenResources>;
+
+void IndexGiven(const JsonValue& statuses, GivenIndex& index) {
+  statuses.ForEach([&](const JsonValue& status) {
+    GivenResources given = ReadGiven(status);
+    if (given.allocated || given.actual) index.emplace(status.Get("name").View(), std::move(given));
+  });
 }
 
 ResourceList ReadContainerRequests(const JsonValue& container) {
@@ -176,34 +169,29 @@ ResourceList ReadContainerRequests(const JsonValue& container) {
 
 PodResources ReadResources(const JsonValue& spec, const JsonValue& status) {
   PodResources result;
-  const bool infeasible =
+  result.resize_infeasible =
       FindCondition(status.Get("conditions"), "PodResizePending").Get("reason").View() ==
       "Infeasible";
-  const StatusIndex statuses = IndexStatuses(status.Get("containerStatuses"));
-  const StatusIndex init_statuses = IndexStatuses(status.Get("initContainerStatuses"));
+  GivenIndex given;
+  IndexGiven(status.Get("containerStatuses"), given);
+  IndexGiven(status.Get("initContainerStatuses"), given);
+  const auto read = [&](const JsonValue& container) {
+    ContainerResources read{ReadContainerRequests(container)};
+    if (const auto found = given.find(container.Get("name").View()); found != given.end()) {
+      read.given = found->second;
+    }
+    return read;
+  };
   spec.Get("containers").ForEach([&](const JsonValue& container) {
-    ResourceList requests = ReadContainerRequests(container);
-    ApplyResize(statuses, container.Get("name").View(), infeasible, requests);
-    result.containers.push_back({std::move(requests), false});
+    result.containers.push_back(read(container));
   });
   spec.Get("initContainers").ForEach([&](const JsonValue& container) {
-    ResourceList requests = ReadContainerRequests(container);
-    const bool restartable = container.Get("restartPolicy").View() == "Always";
-    if (restartable) {
-      ApplyResize(init_statuses, container.Get("name").View(), infeasible, requests);
-    }
-    result.init_containers.push_back({std::move(requests), restartable});
+    result.init_containers.push_back(read(container));
+    result.init_containers.back().restartable = container.Get("restartPolicy").View() == "Always";
   });
+  result.given = ReadGiven(status);
   const JsonValue pod_level = spec.Get("resources");
   result.pod_requests = ReadResourceList(pod_level.Get("requests"));
-  // The same of the pod as a whole (v1.36).
-  const JsonValue pod_actual = status.Get("resources");
-  if (pod_actual.present() && !result.pod_requests.entries().empty()) {
-    ResourceList actual = ReadResourceList(pod_actual.Get("requests"));
-    actual.Max(ReadResourceList(status.Get("allocatedResources")));
-    if (!infeasible) actual.Max(result.pod_requests);
-    result.pod_requests = std::move(actual);
-  }
   result.pod_limits = ReadResourceList(pod_level.Get("limits"));
   result.overhead = ReadResourceList(spec.Get("overhead"));
   return result;
@@ -230,7 +218,7 @@ PodSpec ReadPodSpec(const JsonValue& spec, const JsonValue& status, const Object
   spec.Get("containers").ForEach([&](const JsonValue& container) {
     ReadHostPorts(container, host_network, result.host_ports);
   });
-  ReadVolumes(spec.Get("volumes"), meta, result.persistent_volume_claims);
+  ReadVolumes(spec.Get("volumes"), meta, result);
   spec.Get("resourceClaims").ForEach([&](const JsonValue&) { result.uses_resource_claims = true; });
   result.runtime_class_name = spec.Get("runtimeClassName").String();
 

@@ -180,17 +180,44 @@ TEST(PodRequests, AResizeInPlaceCountsTheLargerOfAskedAndAllocated) {
             "cpu=3, memory=2Gi, pods=1");
 }
 
-TEST(PodRequests, AResizeInPlaceOfThePodAsAWholeCountsAlike) {
-  const std::string spec = R"({"resources":{"requests":{"cpu":"1","memory":"4Gi"}},
-      "containers":[{"name":"c"}]})";
-  const std::string status = R"("resources":{"requests":{"cpu":"2","memory":"2Gi"}},
-      "allocatedResources":{"cpu":"3","memory":"1Gi","nvidia.com/gpu":"1"})";
-  EXPECT_EQ(Requests(spec, "{" + status + "}"), "cpu=3, memory=4Gi, pods=1");
+TEST(PodRequests, ResizesOfSeveralContainersCountByTheirSums) {
+  const std::string spec = R"({"containers":[
+      {"name":"grows","resources":{"requests":{"cpu":"3"}}},
+      {"name":"shrinks","resources":{"requests":{"cpu":"1"}}}]})";
+  EXPECT_EQ(Requests(spec, R"({"containerStatuses":[
+      {"name":"grows","allocatedResources":{"cpu":"1"},"resources":{"requests":{"cpu":"1"}}},
+      {"name":"shrinks","allocatedResources":{"cpu":"2"},"resources":{"requests":{"cpu":"4"}}}]})"),
+            "cpu=5, pods=1");
+}
+
+TEST(PodRequests, AResizeOfAnInitContainerCountsToo) {
+  EXPECT_EQ(
+      Requests(R"({"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}],
+                         "initContainers":[{"name":"i","resources":{"requests":{"cpu":"2"}}}]})",
+               R"({"initContainerStatuses":[{"name":"i","allocatedResources":{"cpu":"3"}}]})"),
+      "cpu=3, pods=1");
+}
+
+TEST(PodRequests, WhatThePodHasBeenGivenAsAWholeStandsForItsContainers) {
+  const std::string containers =
+      R"("containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}])";
+  const std::string given =
+      R"("allocatedResources":{"cpu":"3"},"resources":{"requests":{"cpu":"2","memory":"1Gi"}},
+         "containerStatuses":[{"name":"c","allocatedResources":{"cpu":"9"}}])";
+  EXPECT_EQ(Requests("{" + containers + "}", "{" + given + "}"), "cpu=3, memory=1Gi, pods=1");
+}
+
+TEST(PodRequests, AResizeOfThePodsOwnResourcesCountsTheLargerOfAskedAndGiven) {
+  const std::string spec = R"({"resources":{"requests":{"cpu":"6"}},
+      "containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]})";
+  const std::string given =
+      R"("allocatedResources":{"cpu":"8"},"resources":{"requests":{"cpu":"4"}})";
+  EXPECT_EQ(Requests(spec, "{" + given + "}"), "cpu=8, pods=1");
+  EXPECT_EQ(Requests(spec, R"({"allocatedResources":{"cpu":"4"},"resources":{}})"),
+            "cpu=6, pods=1");
   EXPECT_EQ(Requests(spec, R"({"conditions":[{"type":"PodResizePending","status":"True",
-      "reason":"Infeasible"}],)" +
-                               status + "}"),
-            "cpu=3, memory=2Gi, pods=1");
-  EXPECT_EQ(Requests(R"({"containers":[{"name":"c"}]})", "{" + status + "}"), "pods=1");
+      "reason":"Infeasible"}],"allocatedResources":{"cpu":"2"},"resources":{"requests":{"cpu":"4"}}})"),
+            "cpu=4, pods=1");
 }
 
 TEST(PodRequests, UnusableQuantitiesAreExplainedNotLost) {
@@ -332,10 +359,10 @@ TEST(DecodePod, HostPortsComeFromWhatRunsThroughout) {
 }
 
 TEST(DecodePod, NamesItsVolumeClaims) {
-  EXPECT_THAT(PodOf(R"({"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},
-      {"name":"scratch","ephemeral":{"volumeClaimTemplate":{}}},{"name":"e","emptyDir":{}}]})")
-                  .spec->persistent_volume_claims,
-              ElementsAre("data", "p-scratch"));
+  const Pod pod = PodOf(R"({"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},
+      {"name":"scratch","ephemeral":{"volumeClaimTemplate":{}}},{"name":"e","emptyDir":{}}]})");
+  EXPECT_THAT(pod.spec->persistent_volume_claims, ElementsAre("data", "p-scratch"));
+  EXPECT_THAT(pod.spec->ephemeral_claims, ElementsAre("p-scratch"));
 }
 
 TEST(DecodePod, ReadsStatus) {

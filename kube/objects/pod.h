@@ -101,6 +101,7 @@ struct PodSpec {
   std::vector<HostPort> host_ports;
   ResourceList requests;
   std::vector<std::string> persistent_volume_claims;  // claim names, generic ephemeral ones too
+  std::vector<std::string> ephemeral_claims;          // of those: the pod's own, made for it alone
   bool uses_resource_claims = false;                  // DRA
   std::string runtime_class_name;
   bool operator==(const PodSpec&) const = default;

@@ -1,11 +1,14 @@
 // What a pod asks of its node, from what its containers ask.
 //
-// k8s.io/component-helpers/resource v0.34 helpers.go (PodRequests with UseStatusResources, as
-// kube-scheduler calls it), on resources that have had v1's defaults applied
-// (k8s.io/kubernetes pkg/apis/core/v1/defaults.go v1.34). Fractions of a base unit are rounded up
-// per container, where kube-scheduler rounds up their sum.
+// k8s.io/component-helpers/resource v0.37 helpers.go (PodRequests as kube-scheduler calls it for
+// pods that stand, with all gates that v1.37 has open), on resources that have had v1's defaults
+// applied (k8s.io/kubernetes pkg/apis/core/v1/defaults.go v1.37). v1.34 takes the larger of what is
+// asked and given for each container, where this compares sums, and knows no status of the whole
+// pod. Fractions of a base unit are rounded up per container, where kube-scheduler rounds up their
+// sum.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,20 +16,29 @@
 
 namespace muster::kube {
 
+// What the kubelet says that it has given, while a resize is under way or was refused.
+struct GivenResources {
+  std::optional<ResourceList> allocated;  // status' allocatedResources
+  std::optional<ResourceList> actual;  // status' resources.requests; empty if only that is absent
+};
+
 struct ContainerResources {
   ResourceList requests;
   // An init container that keeps running beside the others (restartPolicy Always).
   bool restartable = false;
+  GivenResources given = {};
 };
 
 struct PodResources {
   std::vector<ContainerResources> containers;
   std::vector<ContainerResources> init_containers;  // in order
-  // spec.resources, with what a resize in place has made of it; only cpu, memory and hugepages-*
-  // count there.
+  // spec.resources; only cpu, memory and hugepages-* count there.
   ResourceList pod_requests;
   ResourceList pod_limits;
   ResourceList overhead;
+  GivenResources given = {};  // of the whole pod
+  // The node can't do the resize that is asked for, so that counts for nothing.
+  bool resize_infeasible = false;
 };
 
 // Fills what `limits` names and `requests` doesn't.
