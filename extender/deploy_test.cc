@@ -378,7 +378,7 @@ TEST(Deploy, ThePoliciesOfTheAccountAreAboutMustersAccountAndItsPods) {
     EXPECT_EQ(binding["spec"]["validationActions"].as<std::vector<std::string>>(),
               std::vector<std::string>{"Deny"});
   }
-  EXPECT_EQ(policies, 6u);
+  EXPECT_EQ(policies, 7u);
   const auto args = Container("muster")["args"].as<std::vector<std::string>>();
   const std::string flag = "--scheduler-name=";
   std::string scheduler;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -132,6 +133,7 @@ struct Executor::Job {
   // Of what is being sent.
   int attempts = 0;
   absl::Time deadline;
+  absl::Time sent;  // the last attempt
   kube::Backoff pauses{kPolicy.backoff};
   absl::StatusOr<kube::Response> last = absl::UnknownError("not sent yet");
 
@@ -169,18 +171,19 @@ class Executor::Turns {
 };
 
 struct Executor::State : std::enable_shared_from_this<Executor::State> {
-  State(kube::Transport& tr, kube::Timer& ti, size_t m, Post p, OnOutcome o, const CrashAfter& c,
-        VersionsOfQueues v)
+  State(kube::Transport& tr, kube::Timer& ti, const kube::ConcurrencyOptions& l, Post p,
+        OnOutcome o, const CrashAfter& c, VersionsOfQueues v)
       : transport(tr),
         timer(ti),
-        max_in_flight(m),
         post(std::move(p)),
         on_outcome(std::move(o)),
         crash_after(c),
-        versions(std::move(v)) {}
+        versions(std::move(v)),
+        limit(l) {}
 
   void SendWaiting();
   JobPointer TakeNext();
+  size_t UnderWay() const;
   bool HasRoom(size_t urgency) const;
   std::optional<size_t> NextUrgency();
   bool Make(Job& job);
@@ -196,7 +199,6 @@ struct Executor::State : std::enable_shared_from_this<Executor::State> {
 
   kube::Transport& transport;
   kube::Timer& timer;
-  const size_t max_in_flight;
   const Post post;
   const OnOutcome on_outcome;
   CrashAfter crash_after;
@@ -205,13 +207,15 @@ struct Executor::State : std::enable_shared_from_this<Executor::State> {
   mutable std::mutex mutex;
   std::array<Turns, kUrgencies> waiting;
   std::array<size_t, kUrgencies> in_flight = {};
+  kube::ConcurrencyLimit limit;
   size_t pausing = 0;
   uint64_t taken = 0;
 };
 
-Executor::Executor(kube::Transport& transport, kube::Timer& timer, size_t max_in_flight, Post post,
-                   OnOutcome on_outcome, const CrashAfter& crash_after, VersionsOfQueues versions)
-    : state_(std::make_shared<State>(transport, timer, max_in_flight, std::move(post),
+Executor::Executor(kube::Transport& transport, kube::Timer& timer,
+                   const kube::ConcurrencyOptions& concurrency, Post post, OnOutcome on_outcome,
+                   const CrashAfter& crash_after, VersionsOfQueues versions)
+    : state_(std::make_shared<State>(transport, timer, concurrency, std::move(post),
                                      std::move(on_outcome), crash_after, std::move(versions))) {}
 
 Executor::~Executor() = default;
@@ -235,7 +239,8 @@ Executor::Stats Executor::stats() const {
   std::lock_guard lock(state_->mutex);
   Stats stats;
   for (const auto& queue : state_->waiting) stats.waiting += queue.size();
-  for (const size_t count : state_->in_flight) stats.in_flight += count;
+  stats.in_flight = state_->UnderWay();
+  stats.places = state_->limit.limit();
   stats.pausing = state_->pausing;
   return stats;
 }
@@ -254,12 +259,16 @@ Executor::JobPointer Executor::State::TakeNext() {
   return next;
 }
 
+size_t Executor::State::UnderWay() const {
+  return std::accumulate(in_flight.begin(), in_flight.end(), size_t{0});
+}
+
 // Whether one more of this urgency leaves the more urgent the places that are theirs alone.
 bool Executor::State::HasRoom(size_t urgency) const {
   size_t no_more_urgent = 0;
   for (size_t least = kUrgencies; least-- > 0;) {
     no_more_urgent += in_flight[least];
-    const size_t places = std::max<size_t>(1, max_in_flight * kShares[least] / kWhole);
+    const size_t places = std::max<size_t>(1, limit.limit() * kShares[least] / kWhole);
     if (least <= urgency && no_more_urgent >= places) return false;
   }
   return true;
@@ -297,6 +306,7 @@ void Executor::State::Send(const JobPointer& job) {
   if (job->attempts == 0) job->deadline = now + kPolicy.budget;
   if (now >= job->deadline) return GiveUp(job);
   ++job->attempts;
+  job->sent = now;
   kube::Request request = job->request();
   request.timeout = std::min(request.timeout, job->deadline - now);
   transport.Send(std::move(request),
@@ -308,6 +318,10 @@ void Executor::State::Send(const JobPointer& job) {
 
 void Executor::State::Answered(const JobPointer& job,
                                const absl::StatusOr<kube::Response>& answer) {
+  {
+    std::lock_guard lock(mutex);
+    limit.OnAnswer(job->sent, timer.Now(), answer, UnderWay());
+  }
   if (!PutOff(job, answer)) return Conclude(job, answer);
   GiveUpPlace(*job);
   SendWaiting();

@@ -1,15 +1,15 @@
 // Carries the engine's actions out over the API server.
 //
-// Every action becomes one request (writes/action_requests.h), sent at once and in parallel, up to
-// a bound. What is beyond it waits here, the most urgent first: bindings, so that no gang stays
-// bound in part; admission records, one for a whole gang that waits for it; gate lifts, and what
-// resumes jobs or suspends them; signals; the rest; and last what only reports. The less urgent may
-// have a part of the places only: the rest half of them, reports an eighth, and the last eighth is
-// for bindings and records alone. One that is to be tried again gives its place away while it
-// pauses. Of a server that is slow or too busy for status writes bindings therefore see nothing.
-// Among equally urgent ones namespaces take turns: one of thousands of gangs holds up nobody
-// else's. That holds for reports as well, as the record of a gang is written only once its status,
-// asked for before, has been.
+// Every action becomes one request (writes/action_requests.h), sent at once and in parallel, as
+// many as the API server bears (concurrency_limit.h). What is beyond it waits here, the most urgent
+// first: bindings, so that no gang stays bound in part; admission records, one for a whole gang
+// that waits for it; gate lifts, and what resumes jobs or suspends them; signals; the rest; and
+// last what only reports. The less urgent may have a part of the places only: the rest half of
+// them, reports an eighth, and the last eighth is for bindings and records alone. One that is to be
+// tried again gives its place away while it pauses. Of a server that is slow or too busy for status
+// writes bindings therefore see nothing. Among equally urgent ones namespaces take turns: one of
+// thousands of gangs holds up nobody else's. That holds for reports as well, as the record of a
+// gang is written only once its status, asked for before, has been.
 //
 // Waiting doesn't count against the time that a request may take: were the requests of thousands of
 // pods all sent off with the same deadline, a busy API server would spend itself on those that are
@@ -32,6 +32,7 @@
 #include "absl/time/time.h"
 #include "coscheduling/actions.h"
 #include "kube/api.h"
+#include "kube/client/concurrency_limit.h"
 #include "kube/client/retry.h"
 #include "kube/client/timer.h"
 #include "writes/action_requests.h"
@@ -73,17 +74,18 @@ class Executor {
   using VersionsOfQueues = std::function<writes::QueueVersions()>;
 
   // `post` hands a task to the engine's thread; any thread may call it. Of all actions at most
-  // `max_in_flight` are under way at once, as many as the transport sends at once. What waits
+  // `concurrency.most` are under way at once, as many as the transport sends at once. What waits
   // beside them is bounded by the engine, which asks for one action per target at a time. Transport
   // and timer must outlive the executor.
-  Executor(kube::Transport& transport, kube::Timer& timer, size_t max_in_flight, Post post,
-           OnOutcome on_outcome, const CrashAfter& crash_after = {},
-           VersionsOfQueues versions = nullptr);
+  Executor(kube::Transport& transport, kube::Timer& timer,
+           const kube::ConcurrencyOptions& concurrency, Post post, OnOutcome on_outcome,
+           const CrashAfter& crash_after = {}, VersionsOfQueues versions = nullptr);
   ~Executor();
 
   struct Stats {
     size_t waiting = 0;
     size_t in_flight = 0;
+    size_t places = 0;   // how many may be
     size_t pausing = 0;  // until they are tried again
   };
   Stats stats() const;

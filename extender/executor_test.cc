@@ -38,7 +38,18 @@ std::string PodJson(const std::string& uid, const std::string& version) {
 
 class ExecutorTest : public ::testing::Test {
  protected:
-  ExecutorTest() { engine_.SetSynced(); }
+  ExecutorTest() {
+    engine_.SetSynced();
+    Make({.least = kMaxInFlight, .first = kMaxInFlight, .most = kMaxInFlight});
+  }
+  void Make(const kube::ConcurrencyOptions& concurrency) {
+    executor_ = std::make_unique<Executor>(
+        transport_, timer_, concurrency,
+        [this](EngineTask task) { tasks_.push_back(std::move(task)); },
+        [this](std::string_view kind, const absl::Status& status, absl::Duration) {
+          outcomes_.push_back(std::string(kind) + " " + absl::StatusCodeToString(status.code()));
+        });
+  }
 
   std::vector<std::string> Paths() const {
     std::vector<std::string> paths;
@@ -58,12 +69,7 @@ class ExecutorTest : public ::testing::Test {
   coscheduling::Engine engine_{coscheduling::EngineOptions{}};
   std::vector<EngineTask> tasks_;
   std::vector<std::string> outcomes_;
-  std::unique_ptr<Executor> executor_ = std::make_unique<Executor>(
-      transport_, timer_, kMaxInFlight,
-      [this](EngineTask task) { tasks_.push_back(std::move(task)); },
-      [this](std::string_view kind, const absl::Status& status, absl::Duration) {
-        outcomes_.push_back(std::string(kind) + " " + absl::StatusCodeToString(status.code()));
-      });
+  std::unique_ptr<Executor> executor_;
 };
 
 TEST_F(ExecutorTest, BindingsGoFirstThenGatesAndReportsLast) {
@@ -299,6 +305,20 @@ TEST_F(ExecutorTest, ServerThatIsTooBusyIsAskedAgainAfterItsPause) {
   transport_.sent[1]->Answer(200, PodJson("uid-0", "43"));
   EXPECT_EQ(RunTasks(), 1u);
   EXPECT_THAT(outcomes_, ElementsAre("gate-lift OK"));
+}
+
+TEST_F(ExecutorTest, AServerThatHasTooMuchIsSentFewerAtOnce) {
+  Make({.least = 4, .first = 16, .most = 16});
+  std::vector<NumberedAction> bindings;
+  for (uint64_t i = 0; i < 40; ++i) bindings.push_back({i, coscheduling::BindPod{kPod, "n1"}});
+  executor_->CarryOut(std::move(bindings));
+  ASSERT_EQ(transport_.sent.size(), 16u);
+  timer_.Advance(absl::Milliseconds(10));
+  transport_.sent[0]->Answer(429);
+  EXPECT_EQ(executor_->stats().places, 8u);
+  for (size_t i = 1; i < 9; ++i) transport_.sent[i]->Answer(201, "{}");
+  EXPECT_EQ(transport_.sent.size(), 17u) << "the first whose place is another's";
+  EXPECT_EQ(executor_->stats().in_flight, 8u);
 }
 
 TEST_F(ExecutorTest, AnswersAfterItsEndGoNowhere) {

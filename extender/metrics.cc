@@ -357,6 +357,9 @@ void AddEngine(const coscheduling::EngineStats& engine, const Metrics::Sample& s
              static_cast<double>(engine.in_flight));
   out->Gauge("muster_actions_waiting", "Actions that wait for a place on the wire.",
              static_cast<double>(sample.actions.waiting));
+  out->Gauge("muster_actions_places",
+             "Actions that may be on the wire at once, by what the API server makes of them.",
+             static_cast<double>(sample.actions.places));
   out->Gauge("muster_actions_pausing", "Actions that pause before they are tried again.",
              static_cast<double>(sample.actions.pausing));
   out->Gauge("muster_pod_refusals", "Jobs and the like whose pods the API server refuses.",

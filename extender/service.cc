@@ -224,7 +224,7 @@ struct Service::Impl {
         });
     auto post = [this](EngineTask task) { loop->Post(std::move(task)); };
     executor = std::make_unique<Executor>(
-        *fence, timer, options.max_in_flight, post,
+        *fence, timer, kube::ConcurrencyOptions{.most = options.max_in_flight}, post,
         [this](std::string_view kind, const absl::Status& status, absl::Duration took) {
           metrics.OnAction(kind, status, took);
           if (status.ok()) return;

@@ -31,6 +31,7 @@ constexpr std::string_view kManagedByKueueLabel = "kueue.x-k8s.io/managed";
 struct Verdict {
   Json patch = Json::array();  // JSON Patch
   std::string refusal;
+  std::string applied;  // the pod, as JSON, if somebody reads warnings about it
 };
 
 void AddGate(const JsonValue& gates, Json* patch) {
@@ -56,6 +57,12 @@ void RemoveState(const JsonValue& annotations, Json* patch) {
   }
 }
 
+bool IsOwned(const JsonValue& metadata) {
+  bool owned = false;
+  metadata.Get("ownerReferences").ForEach([&](const JsonValue&) { owned = true; });
+  return owned;
+}
+
 Verdict JudgeOurs(const JsonValue& metadata, const JsonValue& spec, const GateOptions& options) {
   Verdict verdict;
   if (const std::string node = spec.Get("nodeName").String(); !node.empty()) {
@@ -76,9 +83,7 @@ std::string WhyNeverCounted(const JsonValue& metadata, const JsonValue& spec,
                             const GateOptions& options) {
   const JsonValue labels = metadata.Get("labels");
   const std::string queue = labels.Get(kube::kQueueLabel).String();
-  bool owned = false;
-  metadata.Get("ownerReferences").ForEach([&](const JsonValue&) { owned = true; });
-  if (!options.guards_queues || queue.empty() || owned ||
+  if (!options.guards_queues || queue.empty() || IsOwned(metadata) ||
       labels.Get(kManagedByKueueLabel).View() == "true") {
     return "";
   }
@@ -103,18 +108,26 @@ Verdict Judge(const JsonValue& request, const GateOptions& options) {
   const JsonValue metadata = pod.Get("metadata");
   const JsonValue spec = pod.Get("spec");
   if (spec.Get("schedulerName").View() == options.scheduler_name) {
-    return JudgeOurs(metadata, spec, options);
+    Verdict verdict = JudgeOurs(metadata, spec, options);
+    if (options.linter && verdict.refusal.empty() && !IsOwned(metadata)) {
+      verdict.applied = pod.Json();
+    }
+    return verdict;
   }
-  return {.refusal = WhyNeverCounted(metadata, spec, options)};
+  Verdict verdict;
+  verdict.refusal = WhyNeverCounted(metadata, spec, options);
+  return verdict;
 }
 
-std::string Answer(const std::string& uid, const Verdict& verdict) {
+std::string Answer(const std::string& uid, const Verdict& verdict,
+                   std::vector<std::string> warnings) {
   if (!verdict.refusal.empty()) return RefusedReview(uid, verdict.refusal);
   Json response;
   if (!verdict.patch.empty()) {
     response["patchType"] = "JSONPatch";
     response["patch"] = absl::Base64Escape(verdict.patch.dump());
   }
+  if (!warnings.empty()) response["warnings"] = std::move(warnings);
   return AllowedReview(uid, std::move(response));
 }
 
@@ -122,11 +135,22 @@ std::string Answer(const std::string& uid, const Verdict& verdict) {
 
 absl::StatusOr<std::string> ReviewAdmission(std::string_view review, const GateOptions& options) {
   if (absl::Status status = CheckReviewSize(review); !status.ok()) return status;
-  JsonReader reader(review);
-  const JsonValue request = OpenReview(&reader);
-  const Verdict verdict = Judge(request, options);
-  if (absl::Status fault = FaultIn(reader); !fault.ok()) return fault;
-  return Answer(request.Get("uid").String(), verdict);
+  std::string uid;
+  std::string name_space;
+  Verdict verdict;
+  {
+    JsonReader reader(review);
+    const JsonValue request = OpenReview(&reader);
+    verdict = Judge(request, options);
+    if (absl::Status fault = FaultIn(reader); !fault.ok()) return fault;
+    uid = request.Get("uid").String();
+    name_space = request.Get("namespace").String();
+  }
+  std::vector<std::string> warnings;
+  if (!verdict.applied.empty()) {
+    warnings = WarningTexts(options.linter(name_space, verdict.applied).findings);
+  }
+  return Answer(uid, verdict, std::move(warnings));
 }
 
 http::Route MutatePodsRoute(GateOptions options) {

@@ -5,11 +5,13 @@
 // that is restored from a backup carries them): at its creation it has none. It is refused if it
 // names a node, as it would run there without any admission. So is, where quota is ours to give, a
 // pod without an owner that names a queue and another scheduler: nobody would ever count it. What
-// Kueue's own webhook has taken over is Kueue's.
+// Kueue's own webhook has taken over is Kueue's. One of ours without an owner was applied by
+// somebody who reads what lint says of it, in the same answer: a call of another webhook for it
+// would cost the API server as much again.
 //
 // Rules of admission.k8s.io/v1 (k8s.io/api v0.34 admission/v1) and of scheduling gates, which may
-// be added only while a pod is created; Kueue's label v0.19.2 (pkg/constants). Pure, so a dry run
-// is answered like any other.
+// be added only while a pod is created; Kueue's label v0.19.2 (pkg/constants). Pure but for what
+// the linter counts, so a dry run is answered like any other.
 #pragma once
 
 #include <functional>
@@ -18,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "extender/admission/admission_review.h"
+#include "extender/admission/warnings.h"
 #include "http/server.h"
 
 namespace muster::extender {
@@ -29,12 +32,13 @@ struct GateOptions {
   bool guards_queues = false;  // quota is ours to give
   // Whether pods must be gated now; any thread. Null: always.
   std::function<bool()> gates{};
+  ObjectLinter linter{};  // null: nothing is said
 };
 
 // AdmissionReview request to AdmissionReview response, both JSON: allowed, with a JSON patch where
-// something is to be changed, or refused, with what to write instead. Everything that is no
-// creation of such a pod is allowed as it is. InvalidArgument, naming the field, for what is no
-// AdmissionReview.
+// something is to be changed and warnings where there are some, or refused, with what to write
+// instead. Everything that is no creation of such a pod is allowed as it is. InvalidArgument,
+// naming the field, for what is no AdmissionReview.
 absl::StatusOr<std::string> ReviewAdmission(std::string_view review, const GateOptions& options);
 
 // POST kMutatePodsPath: ReviewAdmission, or 400 with its error. The API server takes anything but

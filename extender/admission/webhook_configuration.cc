@@ -60,15 +60,14 @@ std::string Quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// Pods, Jobs and StatefulSets have a schedulerName, if only the default one; in definitions of
-// others it may be absent. What says nothing of a scheduler is asked about in any case.
+// Jobs and StatefulSets have a schedulerName, if only the default one; in definitions of others it
+// may be absent. What says nothing of a scheduler is asked about in any case.
 std::string NamesScheduler(const std::string& scheduler_name) {
   const std::string name = Quoted(scheduler_name);
   const auto optional = [&](std::string_view spec) {
     return fmt::format("(has({0}.schedulerName) && {0}.schedulerName == {1})", spec, name);
   };
   return fmt::format(
-      "request.resource.resource == \"pods\" ? object.spec.schedulerName == {0} : "
       "request.resource.resource in [\"jobs\", \"statefulsets\"] ? "
       "object.spec.template.spec.schedulerName == {0} : "
       "request.resource.resource == \"jobsets\" ? object.spec.replicatedJobs.exists(j, {1}) : "
@@ -134,7 +133,7 @@ std::string IsAnother(const WantedWebhook& wanted) {
 
 // Without its clientConfig.
 Json Warnings(const WantedWebhook& wanted) {
-  Json rules = Json::array({Rule({"CREATE"}, "", "v1", {"pods"}, "Namespaced")});
+  Json rules = Json::array();
   for (const Applied& applied : AppliedKinds()) {
     rules.push_back(Rule({"CREATE", "UPDATE"}, applied.group, "*", applied.resources, "*"));
   }

@@ -680,7 +680,7 @@ TEST_F(WarningsRegistration, WhatVersion01LeftBehindIsReplacedByTheLeader) {
   EXPECT_FALSE(InPlace());
 }
 
-TEST_F(WarningsRegistration, AsksAboutWhatPeopleApplyAndAboutNoSubresource) {
+TEST_F(WarningsRegistration, AsksAboutWhatPeopleApplyButForPodsAndAboutNoSubresource) {
   Start();
   Serve();
   std::set<std::string> asked;
@@ -688,11 +688,10 @@ TEST_F(WarningsRegistration, AsksAboutWhatPeopleApplyAndAboutNoSubresource) {
     for (const Json& resource : rule["resources"]) {
       asked.insert(rule["apiGroups"][0].get<std::string>() + "/" + resource.get<std::string>());
     }
-    const bool pods = rule["resources"] == Json({"pods"});
-    EXPECT_EQ(rule["operations"], pods ? Json({"CREATE"}) : Json({"CREATE", "UPDATE"}));
+    EXPECT_EQ(rule["operations"], Json({"CREATE", "UPDATE"}));
   }
   EXPECT_EQ(asked, (std::set<std::string>{
-                       "/pods", "apps/statefulsets", "batch/jobs", "jobset.x-k8s.io/jobsets",
+                       "apps/statefulsets", "batch/jobs", "jobset.x-k8s.io/jobsets",
                        "kubeflow.org/mpijobs", "kubeflow.org/pytorchjobs",
                        "kueue.x-k8s.io/clusterqueues", "kueue.x-k8s.io/localqueues",
                        "kueue.x-k8s.io/resourceflavors", "ray.io/rayclusters", "ray.io/rayjobs",

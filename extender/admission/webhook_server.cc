@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<WebhookServer>> WebhookServer::Start(WebhookServe
   serving.certificate = ToHttp(certificates->serving());
   serving.observe = std::move(options.observe);
   std::vector<http::Route> routes;
+  options.gate.linter = options.linter;
   routes.push_back(MutatePodsRoute(std::move(options.gate)));
   if (options.linter != nullptr) routes.push_back(WarningsRoute(std::move(options.linter)));
   absl::StatusOr<std::unique_ptr<http::Server>> server =

@@ -22,7 +22,8 @@ struct WebhookServerOptions {
   std::string listen = "127.0.0.1:9443";
   GateOptions gate;
   ServingCertificatesOptions certificates;
-  // Serves kWarningsPath too. Called on the HTTP server's threads; null: not served.
+  // Serves kWarningsPath too, and is the gate's linter. Called on the HTTP server's threads; null:
+  // not served.
   ObjectLinter linter;
   // As http::ServerOptions::observe.
   std::function<void(std::string_view pattern, int status, absl::Duration took)> observe;

@@ -200,6 +200,37 @@ TEST(Webhook, HasNothingToAddToItsOwnResult) {
   EXPECT_FALSE(Answered(review)["response"].contains("patch"));
 }
 
+lint::ObjectLint SomeFinding(std::string_view name_space, std::string_view json) {
+  const Json pod = Json::parse(json);
+  lint::Finding finding;
+  finding.rule = "some-rule";
+  finding.message =
+      std::string(name_space) + "/" + pod["metadata"]["generateName"].get<std::string>();
+  finding.fix = "leave it out";
+  return {.findings = {finding}};
+}
+
+TEST(Webhook, WarnsOfAPodThatSomebodyApplies) {
+  const GateOptions warns = {.linter = SomeFinding};
+  Json review = Review(R"({"schedulerName":"coscheduling"})");
+  Json response = Answered(review, warns)["response"];
+  EXPECT_EQ(response["warnings"], Json({"some-rule: default/worker-; leave it out"}));
+  EXPECT_TRUE(response.contains("patch")) << "gated all the same";
+  EXPECT_FALSE(Answered(review)["response"].contains("warnings")) << "turned off";
+  review["request"]["object"]["metadata"]["ownerReferences"] = Json::parse(R"([{"kind":"Job"}])");
+  response = Answered(review, warns)["response"];
+  EXPECT_FALSE(response.contains("warnings")) << "a controller reads none";
+  EXPECT_TRUE(response.contains("patch"));
+}
+
+TEST(Webhook, WarnsOfNoPodThatIsRefusedOrNotOurs) {
+  for (const char* spec : {R"({"schedulerName":"coscheduling","nodeName":"n"})",
+                           R"({"schedulerName":"default-scheduler"})"}) {
+    const Json answer = Answered(Review(spec), {.linter = SomeFinding});
+    EXPECT_FALSE(answer["response"].contains("warnings")) << spec;
+  }
+}
+
 struct Untouched {
   const char* name;
   const char* change;  // merged into the request

@@ -62,6 +62,10 @@ class CurlTransport::Loop {
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS,
                       static_cast<long>(options_.max_in_flight + options_.max_watches));
+    if (!for_watches_) {
+      curl_multi_setopt(multi_, CURLMOPT_MAX_CONCURRENT_STREAMS,
+                        static_cast<long>(options_.max_streams));
+    }
   }
 
   // `keeper` must live until Join has returned.

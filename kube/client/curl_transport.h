@@ -1,8 +1,8 @@
 // The API server over the network: libcurl's multi interface, on one thread for requests and one
 // for watches.
 //
-// https speaks HTTP/2: all requests share one connection and all watches another (more are opened
-// when the server's stream limit is reached), so that neither a flood of events nor a watch
+// https speaks HTTP/2: requests share few connections (max_streams) and watches another (more are
+// opened when the server's stream limit is reached), so that neither a flood of events nor a watch
 // connection that hangs holds writes up. http speaks HTTP/1.1 on kept-alive connections. TLS is
 // verified unless the config says insecure; proxies of the environment are used only if it says so.
 //
@@ -30,9 +30,10 @@ class IdentityKeeper;
 struct TransferSettings;
 
 struct CurlTransportOptions {
-  // Requests on the wire, a handful of urgent ones more. kube-apiserver allows 100 streams on a
-  // connection, watches included, and is at its limit with fewer requests than that.
-  size_t max_in_flight = 64;
+  size_t max_in_flight = 64;  // requests on the wire, a handful of urgent ones more
+  // Of requests over HTTP/2, before another connection is opened: what comes on one the server
+  // reads and answers on one thread at a time. kube-apiserver allows 100.
+  size_t max_streams = 32;
   size_t max_queued = 20'000;        // requests that wait for a place there
   size_t max_watches = 256;          // past that a watch ends with ResourceExhausted
   size_t max_line_bytes = 16 << 20;  // of a watch, past that it ends with DataLoss

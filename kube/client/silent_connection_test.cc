@@ -15,6 +15,7 @@ namespace {
 
 using Silence = SilentHttp2Server::Answer;
 
+constexpr size_t kStreams = 4;
 // What has not happened by then never will.
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
@@ -52,6 +53,7 @@ class SilentConnection : public ::testing::Test {
     options.longest_watch_silence = longest_silence;
     options.probe_after = probe_after_;
     options.probe_timeout = absl::Milliseconds(300);
+    options.max_streams = kStreams;
     auto transport = CurlTransport::Create(config, options);
     ASSERT_TRUE(transport.ok()) << transport.status();
     transport_ = *std::move(transport);
@@ -111,6 +113,17 @@ TEST_F(SilentConnection, ARequestThatTimesOutThereSendsTheNextElsewhere) {
   // Another that was under way there has ended too, or libcurl has sent it again by itself.
   const auto other = Wait(std::move(patient));
   EXPECT_TRUE(other.ok() || absl::IsUnknown(other.status())) << other.status();
+  EXPECT_EQ(server_.connections(), 2);
+}
+
+TEST_F(SilentConnection, RequestsBeyondAConnectionsStreamsGoOnAnother) {
+  first_answers_ = Silence::kNone;
+  ASSERT_NO_FATAL_FAILURE(Connect(absl::Hours(1)));
+  std::vector<Pending> unanswered;
+  for (size_t i = 0; i < kStreams; ++i) unanswered.push_back(Send(absl::Hours(1)));
+  ASSERT_TRUE(ServerHasDealtWith(kStreams));
+  EXPECT_EQ(server_.connections(), 1);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(SendAndWait().ok());
   EXPECT_EQ(server_.connections(), 2);
 }
 

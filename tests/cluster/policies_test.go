@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -275,6 +276,12 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		}
 	}
 	attempt{merge("pod/"+name, `{"metadata":{"annotations":{"muster.dev/wake":"1"}}}`), "kube-system"}.run(t, shared.KubectlAsMuster, "--namespace=kube-system")
+	err = muster.CoreV1().Pods("kube-system").Bind(c.Context(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "doesn't touch pods of kube-system") {
+		t.Errorf("binding of a pod of kube-system: %v", err)
+	}
 }
 
 const gpuObjects = `
