@@ -17,6 +17,7 @@ build_scheduler_plugins() {
   out=${XDG_CACHE_HOME:-$HOME/.cache}/muster/peers/$module-$(cat $module/go.* | sha256sum | cut -c1-16)
   if [[ ! -x $out/scheduler-plugins ]]; then
     echo "bench.sh: building $module (5 minutes on two cores the first time)" >&2
+    mkdir -p "$out"
     (cd $module && nice -n 5 go build -trimpath -buildvcs=false -ldflags "-s -w" \
       -o "$out/part" sigs.k8s.io/scheduler-plugins/cmd/scheduler) || return
     mv "$out/part" "$out/scheduler-plugins"

@@ -36,7 +36,7 @@ func drawn(seed uint64, nodes int, mixed bool) load {
 	random := rand.New(rand.NewPCG(seed, 0))
 	l := load{gpus: 1 << random.IntN(4)}
 	room := nodes * gpusOfNode / int(l.gpus)
-	draw := func() int { return 1 + random.IntN(room/largestPart) }
+	draw := func() int { return 2 + random.IntN(max(1, room/largestPart-1)) }
 	for size := draw(); len(l.order) < 2*room; {
 		l.order = append(l.order, slices.Repeat([]int{len(l.sizes)}, size)...)
 		l.sizes = append(l.sizes, size)
