@@ -191,6 +191,8 @@ func TestPluginTellsAGangsStoryWithTheRightsOfWhoAsks(t *testing.T) {
 	second.AddMembers(1)
 	p.await(rows, `(?m)^second +WAITING_FOR_QUOTA +QUOTA_IN_USE +0/2 `)
 	p.await(story, `(?m)^quota +now +first in line in ClusterQueue cluster-queue-gpu$`)
+	// Those who came in the same second have no order among them.
+	time.Sleep(1100 * time.Millisecond)
 	p.quotaGang("third", 2, 1)
 
 	p.part("who waits is told in order", func(*Case) {
