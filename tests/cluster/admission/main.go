@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 
 	"muster.dev/tests/cluster/plane"
@@ -67,7 +66,7 @@ func run(ctx context.Context) error {
 }
 
 func compare(ctx context.Context, p *plane.Plane, options plane.Options) error {
-	loadBefore := loadAverage()
+	loadBefore := plane.LoadAverage()
 	all := newLoad(*tens, false)
 	if err := all.createShared(ctx, p); err != nil {
 		return err
@@ -76,7 +75,7 @@ func compare(ctx context.Context, p *plane.Plane, options plane.Options) error {
 	failed := errors.Join(
 		compareOn(ctx, p, "quota for all", all, contestants),
 		compareOn(ctx, p, "quota for a third", newLoad(*tens, true), contestants))
-	fmt.Printf("%d cores, load average %s before and %s after\n", runtime.NumCPU(), loadBefore, loadAverage())
+	fmt.Printf("%d cores, load average %s before and %s after\n", runtime.NumCPU(), loadBefore, plane.LoadAverage())
 	return failed
 }
 
@@ -127,13 +126,4 @@ func report(round int, c contestant, l load, r result) {
 	fmt.Printf("  for each job: %s; %d refused; at most %d requests in a second\n",
 		describeWrites(r.requests, len(l.jobs)), refused(r.requests), peak(r.requests))
 	fmt.Printf("  CPU time while the clock ran: %s\n", describeCPU(r.cpu))
-}
-
-func loadAverage() string {
-	content, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(content), " ")
-	return first
 }

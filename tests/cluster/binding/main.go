@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -80,7 +79,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d cores, load average %s before; %d nodes, %d for contention\n", runtime.NumCPU(), loadAverage(), *nodes, *contested)
+	fmt.Printf("%d cores, load average %s before; %d nodes, %d for contention\n", runtime.NumCPU(), plane.LoadAverage(), *nodes, *contested)
 	var all []figures
 	var names []string
 	var failed error
@@ -135,7 +134,7 @@ func report(all []figures, names []string, speed, contention []load, bounds []bo
 		}
 		fmt.Println("plot:", *picture)
 	}
-	fmt.Printf("load average %s after\n", loadAverage())
+	fmt.Printf("load average %s after\n", plane.LoadAverage())
 	return nil
 }
 
@@ -234,13 +233,4 @@ func (r result) took() time.Duration {
 		}
 	}
 	return last.Sub(r.began)
-}
-
-func loadAverage() string {
-	content, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(content), " ")
-	return first
 }

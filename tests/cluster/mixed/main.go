@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -51,7 +50,7 @@ func run(ctx context.Context) (passed bool, err error) {
 		return false, err
 	}
 	options.Measured, options.Standalone = true, true
-	fmt.Printf("%d cores, load average %s before; %d nodes, gangs of 1 to %d pods, seed %d\n", runtime.NumCPU(), loadAverage(), *nodes, *most, *seed)
+	fmt.Printf("%d cores, load average %s before; %d nodes, gangs of 1 to %d pods, seed %d\n", runtime.NumCPU(), plane.LoadAverage(), *nodes, *most, *seed)
 	p, err := plane.Start(options)
 	if err != nil {
 		return false, err
@@ -83,17 +82,8 @@ func run(ctx context.Context) (passed bool, err error) {
 		return false, err
 	}
 	passed = r.print(os.Stdout)
-	fmt.Printf("load average %s after\n", loadAverage())
+	fmt.Printf("load average %s after\n", plane.LoadAverage())
 	return passed, nil
-}
-
-func loadAverage() string {
-	content, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(content), " ")
-	return first
 }
 
 // come has gangs come until the time is over, and all of them go.

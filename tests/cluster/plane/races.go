@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +20,16 @@ import (
 
 // Creators is how many create at once: the API server is to be busy, not its queues full.
 const Creators = 16
+
+// LoadAverage is the machine's over the last minute.
+func LoadAverage() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(content), " ")
+	return first
+}
 
 // EachOf calls a function for all items in their order, so many at once.
 func EachOf[T any](items []T, atOnce int, call func(T) error) error {
