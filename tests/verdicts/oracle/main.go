@@ -159,35 +159,26 @@ func judge(seed int64, pods int) (judgedCluster, error) {
 }
 
 func (made *cluster) lists(seed int64) objectLists {
-	lists := objectLists{Seed: seed}
-	for _, node := range made.nodes {
-		lists.Nodes = append(lists.Nodes, lean(node))
+	return objectLists{
+		Seed:           seed,
+		Nodes:          leanAll(made.nodes),
+		Pods:           leanAll(made.pods),
+		Namespaces:     leanAll(made.namespaces),
+		Claims:         leanAll(made.claims),
+		Volumes:        leanAll(made.volumes),
+		StorageClasses: leanAll(made.classes),
+		CSINodes:       leanAll(made.csiNodes),
+		CSIDrivers:     leanAll(made.csiDrivers),
+		Attachments:    leanAll(made.attachments),
 	}
-	for _, pod := range made.pods {
-		lists.Pods = append(lists.Pods, lean(pod))
+}
+
+func leanAll[T runtime.Object](objects []T) []any {
+	var all []any
+	for _, object := range objects {
+		all = append(all, lean(object))
 	}
-	for _, namespace := range made.namespaces {
-		lists.Namespaces = append(lists.Namespaces, lean(namespace))
-	}
-	for _, claim := range made.claims {
-		lists.Claims = append(lists.Claims, lean(claim))
-	}
-	for _, volume := range made.volumes {
-		lists.Volumes = append(lists.Volumes, lean(volume))
-	}
-	for _, class := range made.classes {
-		lists.StorageClasses = append(lists.StorageClasses, lean(class))
-	}
-	for _, node := range made.csiNodes {
-		lists.CSINodes = append(lists.CSINodes, lean(node))
-	}
-	for _, driver := range made.csiDrivers {
-		lists.CSIDrivers = append(lists.CSIDrivers, lean(driver))
-	}
-	for _, attachment := range made.attachments {
-		lists.Attachments = append(lists.Attachments, lean(attachment))
-	}
-	return lists
+	return all
 }
 
 // lean leaves out what is null or empty, as no reader tells it from absent; except a selector that

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -577,30 +578,14 @@ type cluster struct {
 }
 
 func (made *cluster) objects() []runtime.Object {
+	return slices.Concat(asObjects(made.nodes), asObjects(made.namespaces), asObjects(made.claims), asObjects(made.volumes),
+		asObjects(made.classes), asObjects(made.csiNodes), asObjects(made.csiDrivers), asObjects(made.attachments))
+}
+
+func asObjects[T runtime.Object](some []T) []runtime.Object {
 	var objects []runtime.Object
-	for _, node := range made.nodes {
-		objects = append(objects, node)
-	}
-	for _, namespace := range made.namespaces {
-		objects = append(objects, namespace)
-	}
-	for _, claim := range made.claims {
-		objects = append(objects, claim)
-	}
-	for _, volume := range made.volumes {
-		objects = append(objects, volume)
-	}
-	for _, class := range made.classes {
-		objects = append(objects, class)
-	}
-	for _, node := range made.csiNodes {
-		objects = append(objects, node)
-	}
-	for _, driver := range made.csiDrivers {
-		objects = append(objects, driver)
-	}
-	for _, attachment := range made.attachments {
-		objects = append(objects, attachment)
+	for _, one := range some {
+		objects = append(objects, one)
 	}
 	return objects
 }
