@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -75,7 +76,7 @@ class ConnectionOf final : public Connection {
  public:
   ConnectionOf(std::shared_ptr<ServerCore> core, asio::ip::address peer, Stream stream,
                std::shared_ptr<asio::ssl::context> tls)
-      : Connection(std::move(peer)),
+      : Connection(std::move(peer), beast::get_lowest_layer(stream).socket().native_handle()),
         core_(std::move(core)),
         tls_(std::move(tls)),
         stream_(std::move(stream)),
@@ -622,6 +623,11 @@ void ServerCore::Remove(Connection* connection) {
   on_room();
 }
 
+bool Connection::HasInput() const {
+  int bytes = 0;
+  return ioctl(socket_, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
 void ServerCore::Resize(Peer& peer, size_t before) {
   peers_by_size.erase({before, &peer});
   if (!peer.connections.empty()) peers_by_size.emplace(peer.connections.size(), &peer);
@@ -645,7 +651,7 @@ Connection* LongestIdleOf(Peer& peer) {
   for (size_t looks = 0; looks < 2 * count && (any || looks < count); ++looks) {
     Connection* first = peer.connections.front();
     if (const std::optional<int64_t> since = first->idle_since()) {
-      if (since == first->idle_when_seen) return first;
+      if (since == first->idle_when_seen && !first->HasInput()) return first;
       first->idle_when_seen = *since;
       any = true;
     }

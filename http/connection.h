@@ -117,7 +117,7 @@ struct Answer {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  explicit Connection(boost::asio::ip::address peer) : peer(std::move(peer)) {}
+  Connection(boost::asio::ip::address peer, int socket) : peer(std::move(peer)), socket_(socket) {}
   virtual ~Connection() = default;
   virtual void Start() = 0;
   // The answer to the request under way. Thread-safe.
@@ -140,6 +140,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     int64_t since = idle_since_;
     return since < kBusy && idle_since_.compare_exchange_strong(since, kEnded);
   }
+  // Whether the kernel has bytes of it that weren't read yet, so that it is idle no more though its
+  // thread has yet to see it. Thread-safe.
+  bool HasInput() const;
   const boost::asio::ip::address peer;
 
   // Ticks of the steady clock.
@@ -168,6 +171,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   static constexpr int64_t kBusy = INT64_MAX - 1;
   static constexpr int64_t kEnded = INT64_MAX;
+  // Once it is closed the number may be another's: whose input it has is then told wrongly.
+  const int socket_;
   std::atomic<int64_t> idle_since_ = Now();  // ticks of the steady clock
 };
 

@@ -156,7 +156,7 @@ struct ServerOptions {
   // peer): closed at once; left in the kernel's queue until another one ends (the peer's bound
   // isn't looked at); or taken in the place of one that waits for its handshake, a request, or the
   // rest of one: of the peer's own, else of the peer with most connections, the one that has waited
-  // longest.
+  // longest, but none whose next bytes have come.
   enum class WhenFull { kTurnAway, kLetWait, kEndOldestIdle };
   WhenFull when_full = WhenFull::kTurnAway;
   // Answers whatever no route does, instead of 404 and 405.

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "fmt/format.h"
 #include "http/listen_address.h"
@@ -164,6 +165,11 @@ class ServerTest : public ::testing::Test {
                         responder.Send(
                             {.body = (greeting ? *greeting : "hello") + " " + request.captures[0]});
                       }});
+    routes.push_back({"POST", "/block", [this](Request, Responder responder) {
+                        blocked_.Notify();
+                        go_on_.WaitForNotification();
+                        responder.Send({});
+                      }});
     routes.push_back({"POST", "/hold", [this](Request, Responder responder) {
                         std::lock_guard lock(mutex_);
                         held_.push_back(std::move(responder));
@@ -201,6 +207,8 @@ class ServerTest : public ::testing::Test {
 
   std::mutex mutex_;
   std::vector<Responder> held_;
+  absl::Notification blocked_;
+  absl::Notification go_on_;
   std::shared_ptr<std::atomic<bool>> ticker_gone_ = std::make_shared<std::atomic<bool>>(false);
   std::atomic<int> restful_said_{0};
   std::shared_ptr<int> lent_ = std::make_shared<int>();
@@ -460,6 +468,23 @@ TEST_F(ServerTest, WhereAllAreBusyANewConnectionIsTurnedAway) {
   EXPECT_EQ(server_->connection_counts().turned_away, 1u);
   held_.clear();
   EXPECT_EQ(busy.ReadMessage().status, 500);
+}
+
+// Its request is there, though no thread has looked.
+TEST_F(ServerTest, AConnectionWhoseRequestHasComeDoesntGoForANewOne) {
+  StartServer(
+      {.threads = 1, .max_connections = 2, .when_full = ServerOptions::WhenFull::kEndOldestIdle});
+  RawClient used(server_->port());
+  ASSERT_TRUE(Await([&] { return server_->connection_counts().open == 1; }));
+  RawClient blocks(server_->port());
+  blocks.Send(RawPost("/block", ""));
+  blocked_.WaitForNotification();
+  RawClient next(server_->port());  // is seen before what `used` sends
+  used.Send(RawPost("/echo", "x"));
+  go_on_.Notify();
+  EXPECT_EQ(used.ReadMessage().body, "x");
+  EXPECT_EQ(blocks.ReadMessage().status, 200);
+  EXPECT_EQ(server_->connection_counts().ended_idle + server_->connection_counts().turned_away, 1u);
 }
 
 // 127.0.0.2 takes all that it may, and then some.

@@ -10,10 +10,12 @@
 namespace muster::extender {
 namespace {
 
-// API servers keep a few connections each; every one of them may carry a whole review. Others reach
-// the port as well, and must not be able to fill it.
-constexpr size_t kMaxConnections = 256;
-constexpr size_t kMaxConnectionsPerPeer = 64;
+// An API server keeps 25 connections that are idle (client-go 1.37, transport/cache.go), and opens
+// one for each pod that is being created at the moment: all of the requests that it serves at a
+// time may be such, 600 by default (--max-requests-inflight, --max-mutating-requests-inflight).
+// Others reach the port as well, and must not be able to fill it.
+constexpr size_t kMaxConnections = 2'048;
+constexpr size_t kMaxConnectionsPerPeer = 1'024;
 // Of reviews that are being read: eight of the largest, or some thousand as they usually are.
 constexpr size_t kMaxMemory = 64 << 20;
 // Whoever reaches the port may ask for a handshake, which takes the processor: a third of it while
