@@ -85,14 +85,11 @@ bool LacksDriver(const Snapshot& snapshot, const NodeInfo& info, const kube::Csi
          (node == nullptr || !node->drivers.contains(driver));
 }
 
-// The pod's room, 0 with a reason.
-std::pair<int64_t, std::optional<Rejection>> AttachRoomOf(const Snapshot& snapshot,
-                                                          const WantedVolumes& wanted,
-                                                          const kube::Pod& pod,
-                                                          const NodeInfo& info) {
-  if (wanted.nowhere) return {0, wanted.nowhere};
+using Room = std::pair<int64_t, std::optional<Rejection>>;  // 0 with a reason
+
+Room AttachRoomBeside(const std::vector<AttachedVolume>& attached, const Snapshot& snapshot,
+                      const WantedVolumes& wanted, const kube::Pod& pod, const NodeInfo& info) {
   int64_t room = kManyPods;
-  if (wanted.volumes.empty()) return {room, std::nullopt};
   const kube::CsiNode* node = CsiNodeOf(snapshot, info);
   const std::string* last = nullptr;
   for (const WantedVolumes::Volume& volume : wanted.volumes) {
@@ -104,7 +101,7 @@ std::pair<int64_t, std::optional<Rejection>> AttachRoomOf(const Snapshot& snapsh
     }
     const std::optional<int64_t> most = MostOf(node, volume.driver);
     if (!most) continue;
-    const Load load = LoadOf(snapshot.AttachedOn(info), volume.driver, wanted, pod.meta.uid);
+    const Load load = LoadOf(attached, volume.driver, wanted, pod.meta.uid);
     const int64_t left = *most - load.attached;
     if (load.own + load.shared == 0) continue;
     if (load.own + load.shared > left) {
@@ -113,6 +110,35 @@ std::pair<int64_t, std::optional<Rejection>> AttachRoomOf(const Snapshot& snapsh
     if (load.own > 0) room = std::min(room, (left - load.shared) / load.own);
   }
   return {room, std::nullopt};
+}
+
+void AddVolumesOf(const Snapshot& snapshot, const kube::Pod& pod,
+                  std::vector<AttachedVolume>* attached) {
+  for (const std::string& name : pod.spec->persistent_volume_claims) {
+    const auto* claim = snapshot.FindPersistentVolumeClaim(FullClaimName(pod, name));
+    std::optional<AttachedAs> named = claim == nullptr ? std::nullopt : NameOf(snapshot, *claim);
+    if (!named) continue;
+    attached->push_back({std::move(named->first), std::move(named->second), pod.meta.uid});
+  }
+}
+
+// Once the pods stand there that are nominated for it.
+std::vector<AttachedVolume> WithNominated(const Snapshot& snapshot, const NodeInfo& info) {
+  std::vector<AttachedVolume> attached = snapshot.AttachedOn(info);
+  for (const auto& pod : info.nominated) AddVolumesOf(snapshot, *pod, &attached);
+  std::ranges::sort(attached);
+  return attached;
+}
+
+// Both with the nominated pods and without.
+Room AttachRoomOf(const Snapshot& snapshot, const WantedVolumes& wanted, const kube::Pod& pod,
+                  const NodeInfo& info) {
+  if (wanted.nowhere) return {0, wanted.nowhere};
+  if (wanted.volumes.empty()) return {kManyPods, std::nullopt};
+  Room room = AttachRoomBeside(snapshot.AttachedOn(info), snapshot, wanted, pod, info);
+  if (info.nominated.empty() || room.first == 0) return room;
+  Room with = AttachRoomBeside(WithNominated(snapshot, info), snapshot, wanted, pod, info);
+  return with.first < room.first ? with : room;
 }
 
 }  // namespace
@@ -189,8 +215,11 @@ int64_t FreeFor(const Snapshot& snapshot, const NodeInfo& info, std::string_view
   if (driver.empty()) return info.Free(need);
   const std::optional<int64_t> most = MostOf(CsiNodeOf(snapshot, info), driver);
   if (!most) return kManyPods;
-  return std::max<int64_t>(
-      0, *most - LoadOf(snapshot.AttachedOn(info), driver, {}, /*pod_uid=*/"").attached);
+  const auto left_beside = [&](const std::vector<AttachedVolume>& attached) {
+    return std::max<int64_t>(0, *most - LoadOf(attached, driver, {}, /*pod_uid=*/"").attached);
+  };
+  return info.nominated.empty() ? left_beside(snapshot.AttachedOn(info))
+                                : left_beside(WithNominated(snapshot, info));
 }
 
 Rejection LacksAttachments(std::string_view driver, int64_t wanted, int64_t left) {
@@ -202,14 +231,7 @@ std::vector<AttachedVolume> FindAttached(
     const Snapshot& snapshot, const NodeInfo& info,
     const std::vector<const kube::VolumeAttachment*>& attachments) {
   std::vector<AttachedVolume> attached;
-  for (const PlacedPod& placed : info.pods) {
-    for (const std::string& name : placed.pod->spec->persistent_volume_claims) {
-      const auto* claim = snapshot.FindPersistentVolumeClaim(FullClaimName(*placed.pod, name));
-      std::optional<AttachedAs> named = claim == nullptr ? std::nullopt : NameOf(snapshot, *claim);
-      if (!named) continue;
-      attached.push_back({std::move(named->first), std::move(named->second), placed.pod->meta.uid});
-    }
-  }
+  for (const PlacedPod& placed : info.pods) AddVolumesOf(snapshot, *placed.pod, &attached);
   const size_t of_pods = attached.size();
   for (const kube::VolumeAttachment* attachment : attachments) {
     const auto* volume = snapshot.FindPersistentVolume(attachment->volume_name);

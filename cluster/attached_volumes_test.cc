@@ -208,6 +208,26 @@ TEST(CheckRoom, CountsVolumesOfADriverByVolume) {
   }
 }
 
+TEST(CheckRoom, CountsVolumesOfNominatedPodsAndDoesNotCountOnThem) {
+  VolumeWorld world;
+  for (const char* name : {"v0", "v1", "v2"}) world.Bind(name);
+  const auto nominate = [&](std::vector<std::string> claims) {
+    kube::Pod pod = Claiming("nominated", std::move(claims));
+    pod.nominated_node_name = "a";
+    world.snapshot.Upsert(pod);
+  };
+  world.Stand("p", {"v0"});
+  EXPECT_EQ(world.WhyNot(Claiming("q", {"v1"})), std::nullopt);
+  nominate({"v2"});
+  EXPECT_EQ(world.WhyNot(Claiming("q", {"v1"}))->code, RejectionCode::kVolumeLimit);
+  EXPECT_EQ(world.WhyNot(Claiming("q", {"v2"})), std::nullopt);
+  world.Limit("a", 1);
+  EXPECT_EQ(world.WhyNot(Claiming("q", {"v2"}))->code, RejectionCode::kVolumeLimit)
+      << "it may go elsewhere";
+  nominate({});
+  EXPECT_EQ(world.WhyNot(Claiming("q", {"v0"})), std::nullopt);
+}
+
 TEST(CheckRoom, APodThatStandsThereDoesNotCountAgainstItself) {
   VolumeWorld world;
   world.Bind("x"), world.Bind("y"), world.Stand("p", {"x"}), world.Stand("q", {"y"});

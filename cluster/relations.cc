@@ -78,7 +78,11 @@ std::optional<Rejection> Relations::Barred(int kind, int node, Detail detail) co
     });
   }
   if (auto rejection = WhyNotAntiAffinity(kind, node, detail)) return rejection;
-  return WhyNotSpread(kind, node, /*settled_only=*/true, detail);
+  if (auto rejection = WhyNotSpread(kind, node, /*settled_only=*/true, detail)) return rejection;
+  const Relations* with = WithNominated(node);
+  if (with == nullptr) return std::nullopt;
+  return LooksAtPods(kind) ? with->Barred(kind, node, detail)
+                           : with->WhyNotSpread(kind, node, /*settled_only=*/true, detail);
 }
 
 bool Relations::AllowsAffinity(int kind, int node) const {
@@ -110,12 +114,35 @@ bool Relations::AllowsSpread(int kind, int node, int spread_index) const {
          spread.matching[domain] + spread.selects[kind] - spread.Floor() <= spread.max_skew;
 }
 
+const Relations* Relations::WithNominated(int node) const {
+  const auto found = std::ranges::find(with_nominated_, node, &std::pair<int, Relations>::first);
+  return found == with_nominated_.end() ? nullptr : &found->second;
+}
+
+// kube-scheduler asks its InterPodAffinity only then, nominated pods or not.
+bool Relations::LooksAtPods(int kind) const {
+  const Kind& parts = kind_parts_[kind];
+  return !parts.own_affinities.empty() || !parts.own_anti_affinities.empty() ||
+         std::ranges::any_of(parts.selected_by_anti_affinities, [&](int index) {
+           return std::ranges::any_of(anti_affinities_[index].owners,
+                                      [](int owners) { return owners > 0; });
+         });
+}
+
+bool Relations::AllowsPods(int kind, int node) const {
+  return AllowsAntiAffinity(kind, node) && AllowsAffinity(kind, node);
+}
+
+bool Relations::AllowsSpreads(int kind, int node) const {
+  return std::ranges::all_of(kind_parts_[kind].own_spreads,
+                             [&](int index) { return AllowsSpread(kind, node, index); });
+}
+
 bool Relations::Allows(int kind, int node) const {
-  if (!AllowsAntiAffinity(kind, node) || !AllowsAffinity(kind, node)) return false;
-  for (int index : kind_parts_[kind].own_spreads) {
-    if (!AllowsSpread(kind, node, index)) return false;
-  }
-  return true;
+  if (!AllowsPods(kind, node) || !AllowsSpreads(kind, node)) return false;
+  const Relations* with = WithNominated(node);
+  return with == nullptr ||
+         (with->AllowsSpreads(kind, node) && (!LooksAtPods(kind) || with->AllowsPods(kind, node)));
 }
 
 std::optional<Rejection> Relations::WhyNotAntiAffinity(int kind, int node, Detail detail) const {
@@ -161,7 +188,7 @@ std::optional<Rejection> Relations::WhyNotSpread(int kind, int node, bool settle
   return std::nullopt;
 }
 
-std::optional<Rejection> Relations::WhyNot(int kind, int node, Detail detail) const {
+std::optional<Rejection> Relations::WhyNotPods(int kind, int node, Detail detail) const {
   for (int index : kind_parts_[kind].own_affinities) {
     const Affinity& affinity = affinities_[index];
     if (Open(affinity, kind, node)) continue;
@@ -173,8 +200,18 @@ std::optional<Rejection> Relations::WhyNot(int kind, int node, Detail detail) co
                          DomainName(affinity.keys[0], node));
     });
   }
-  if (auto rejection = WhyNotAntiAffinity(kind, node, detail)) return rejection;
-  return WhyNotSpread(kind, node, /*settled_only=*/false, detail);
+  return WhyNotAntiAffinity(kind, node, detail);
+}
+
+std::optional<Rejection> Relations::WhyNot(int kind, int node, Detail detail) const {
+  if (auto rejection = WhyNotPods(kind, node, detail)) return rejection;
+  if (auto rejection = WhyNotSpread(kind, node, /*settled_only=*/false, detail)) return rejection;
+  const Relations* with = WithNominated(node);
+  if (with == nullptr) return std::nullopt;
+  if (LooksAtPods(kind)) {
+    if (auto rejection = with->WhyNotPods(kind, node, detail)) return rejection;
+  }
+  return with->WhyNotSpread(kind, node, /*settled_only=*/false, detail);
 }
 
 void Relations::CountSpread(Spread& spread, int domain, int step) {
@@ -191,6 +228,7 @@ void Relations::CountSpread(Spread& spread, int domain, int step) {
 }
 
 void Relations::Count(int kind, int node, int step) {
+  for (auto& [nominated_on, with] : with_nominated_) with.Count(kind, node, step);
   const Kind& parts = kind_parts_[kind];
   for (int index : parts.selected_by_affinities) {
     Affinity& affinity = affinities_[index];

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -30,7 +31,8 @@ class Relations {
   // Members that no relation tells apart form a kind. `nodes` are all nodes of the snapshot; they
   // are named by their index from here on. With include_virtual, virtual nodes are domains, judged
   // by their forecast; without, only what kube-scheduler sees: every Node object, usable or not.
-  // Members that stand in the snapshot are not counted.
+  // Members that stand in the snapshot are not counted. A node on which pods are nominated must
+  // take a member both with and without them standing there, as in kube-scheduler.
   Relations(const Snapshot& snapshot, const std::vector<const kube::Pod*>& members,
             const std::vector<const NodeInfo*>& nodes, bool include_virtual);
 
@@ -136,6 +138,12 @@ class Relations {
  private:
   friend class RelationsBuilder;
 
+  bool AllowsPods(int kind, int node) const;
+  bool AllowsSpreads(int kind, int node) const;
+  std::optional<Rejection> WhyNotPods(int kind, int node, Detail detail) const;
+  // As it is with the pods that are nominated for the node; null if none of them is.
+  const Relations* WithNominated(int node) const;
+  bool LooksAtPods(int kind) const;
   bool AllowsAffinity(int kind, int node) const;
   bool AllowsAntiAffinity(int kind, int node) const;
   bool AllowsSpread(int kind, int node, int spread) const;
@@ -154,6 +162,7 @@ class Relations {
   std::vector<Preferences> preferences_;
   std::vector<MembersPreferences> preferences_of_member_;  // empty: no member has any
   std::vector<Kind> kind_parts_;
+  std::vector<std::pair<int, Relations>> with_nominated_;  // by node
   std::vector<int> kind_of_member_;
   int kinds_ = 1;
   bool between_members_ = false;

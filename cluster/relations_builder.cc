@@ -141,7 +141,9 @@ class RelationsBuilder {
     GatherPreferences();
     FormKinds();
     CountStandingPods();
+    auto with_nominated = CountNominatedPods();
     Settle();
+    out_.with_nominated_ = std::move(with_nominated);
   }
 
  private:
@@ -402,6 +404,9 @@ class RelationsBuilder {
   }
 
   void GatherStandingAntiAffinity() {
+    for (const NodeInfo* info : nodes_) {
+      for (const auto& pod : info->nominated) AntiAffinityIndices(*pod);
+    }
     const auto& standing = snapshot_.anti_affinity_pods();
     if (standing.empty()) return;
     absl::flat_hash_map<std::string_view, int> node_index;
@@ -418,15 +423,43 @@ class RelationsBuilder {
     std::sort(owners.begin(), owners.end(), [](const auto& a, const auto& b) {
       return a.first != b.first ? a.first < b.first : a.second->meta.uid < b.second->meta.uid;
     });
-    for (const auto& [node, pod] : owners) {
-      for (const PodAffinityTerm& term : pod->spec->affinity.required_pod_anti_affinity) {
-        int index = AntiAffinityIndex(term, *pod, /*standing=*/true);
-        if (index < 0) continue;
-        Relations::AntiAffinity& anti = out_.anti_affinities_[index];
-        int domain = out_.keys_[anti.key].domain[node];
-        if (domain >= 0) ++anti.owners[domain];
-      }
+    for (const auto& [node, pod] : owners) CountOwner(*pod, node);
+  }
+
+  // Of a pod that stands, or may: the terms that select a member.
+  std::vector<int> AntiAffinityIndices(const Pod& pod) {
+    std::vector<int> indices;
+    for (const PodAffinityTerm& term : pod.spec->affinity.required_pod_anti_affinity) {
+      const int index = AntiAffinityIndex(term, pod, /*standing=*/true);
+      if (index >= 0) indices.push_back(index);
     }
+    return indices;
+  }
+
+  void CountOwner(const Pod& pod, int node) {
+    for (const int index : AntiAffinityIndices(pod)) {
+      Relations::AntiAffinity& anti = out_.anti_affinities_[index];
+      int domain = out_.keys_[anti.key].domain[node];
+      if (domain >= 0) ++anti.owners[domain];
+    }
+  }
+
+  // For each node on which pods are nominated: what there is with these. Leaves out_ as it is.
+  std::vector<std::pair<int, Relations>> CountNominatedPods() {
+    std::vector<std::pair<int, Relations>> all;
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (nodes_[n]->nominated.empty() || seen_[n] == nullptr) continue;
+      Relations with = out_;
+      std::swap(with, out_);
+      for (const auto& pod : nodes_[n]->nominated) {
+        CountOwner(*pod, n);
+        CountStandingPod({pod, false, LabelBits(pod->meta.labels)}, n);
+      }
+      Settle();
+      std::swap(with, out_);
+      all.emplace_back(n, std::move(with));
+    }
+    return all;
   }
 
   void FormKinds() {

@@ -490,6 +490,43 @@ TEST(Relations, SayWhatStandsInTheWay) {
   }
 }
 
+// kube-scheduler tries a node both with the pods that are nominated for it and without.
+TEST(Relations, ANominatedPodIsNoCompanyAndIsKeptAwayFrom) {
+  Snapshot snapshot;
+  AddTwoZones(snapshot);
+  const auto nominate = [&](kube::Pod pod) {
+    pod.meta.uid = "pod-nominated";
+    pod.nominated_node_name = "a1";
+    snapshot.Upsert(pod);
+  };
+  const auto why_not = [&](const kube::Pod& pod, const char* node) -> std::optional<RejectionCode> {
+    const auto rejection = CheckRelations(snapshot, pod, *snapshot.FindNode(node));
+    return rejection ? std::optional(rejection->code) : std::nullopt;
+  };
+  nominate(App("n", "x"));
+  EXPECT_EQ(why_not(Wants(App("p", "y"), {TermFor("app", "x", kube::kZoneLabel)}), "a1"),
+            kPodAffinity)
+      << "it may go elsewhere";
+  const kube::Pod shy = Shuns(App("p", "y"), {TermFor("app", "x", kube::kZoneLabel)});
+  EXPECT_EQ(why_not(shy, "a1"), kPodAntiAffinity);
+  EXPECT_EQ(why_not(shy, "a2"), std::nullopt) << "on that node it is asked about alone";
+
+  nominate(Shuns(App("n", "z"), {TermFor("app", "y", kube::kZoneLabel)}));
+  EXPECT_EQ(why_not(shy, "a1"), kExistingAntiAffinity);
+  EXPECT_EQ(why_not(App("p", "y"), "a1"), std::nullopt)
+      << "where nothing that stands concerns a pod kube-scheduler doesn't look further";
+  snapshot.Upsert(
+      BoundTo(Shuns(App("stands", "z"), {TermFor("app", "y", kube::kHostnameLabel)}), "b1"));
+  EXPECT_EQ(why_not(App("p", "y"), "a1"), kExistingAntiAffinity);
+
+  nominate(App("n", "x"));
+  const kube::Pod spread = With(App("p", "x"), [](kube::PodSpec& spec) {
+    spec.topology_spread = {SpreadOver(kube::kZoneLabel)};
+  });
+  EXPECT_EQ(why_not(spread, "a1"), kTopologySpread);
+  EXPECT_EQ(why_not(spread, "a2"), std::nullopt);
+}
+
 TEST(Relations, PreferredTermsCountTheirWeightWhereTheyAreMet) {
   Snapshot snapshot;
   AddTwoZones(snapshot);

@@ -1,5 +1,6 @@
 #include "cluster/snapshot.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -153,10 +154,11 @@ void Snapshot::Upsert(kube::Pod pod) {
     if (before != nullptr) state_->CountUser(*before, false);
     state_->CountUser(*entry.pod, true);
   }
-  if (const std::string& nominated = entry.Nomination();
-      nominated != nominated_before || (!nominated.empty() && !alike)) {
+  if (const std::string& nominated = entry.Nomination(); nominated != nominated_before) {
     state_->Nominate(nominated_before, entry.pod->meta.uid, false);
     state_->Nominate(nominated, entry.pod->meta.uid, true);
+  } else if (!nominated.empty()) {
+    state_->RefreshNominated(nominated, State::Source::kObserved);
   }
   if (entry.pod->IsBound() || entry.pod->IsTerminal()) entry.assumed_on.clear();
   const std::string place = entry.Place();
@@ -229,6 +231,19 @@ void Snapshot::PutBack(std::string_view pod_uid) {
   const auto it = state_->FindPod(pod_uid);
   if (it == state_->pods.end() || !std::exchange(it->second.aside, false)) return;
   state_->Attach(it->second.Place(), it->second.pod, /*assumed=*/false, State::Source::kOwn);
+}
+
+int64_t Snapshot::CountNominations(int64_t least_priority) {
+  const int64_t before = std::exchange(state_->least_nominated, least_priority);
+  const auto [low, high] = std::minmax(before, least_priority);
+  for (const auto& [node, pods] : state_->nominations) {
+    const bool concerned = std::ranges::any_of(pods, [&](const std::string& uid) {
+      const int32_t priority = state_->pods.at(uid).pod->priority;
+      return priority >= low && priority < high;
+    });
+    if (concerned) state_->RefreshNominated(node, State::Source::kOwn);
+  }
+  return before;
 }
 
 void Snapshot::Upsert(kube::ResourceSlice slice) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -75,8 +76,7 @@ struct NodeInfo {
   std::string error;
   std::vector<PlacedPod> pods;  // in order of UID
   // Pods that stand nowhere and for which their scheduler has nominated this node
-  // (status.nominatedNodeName); in order of UID. They have their room, whatever their priority: in
-  // a moment they are bound, and then may be preempted.
+  // (status.nominatedNodeName), if they count (Snapshot::CountNominations); in order of UID.
   std::vector<std::shared_ptr<const kube::Pod>> nominated;
   // Sum over pods and nominated ones plus reserved_for_daemons. Never negative; may exceed
   // allocatable when others overcommit. Without entries of 0. What could be summed up, if error
@@ -189,6 +189,10 @@ class Snapshot {
   // already.
   void SetAside(std::string_view pod_uid);
   void PutBack(std::string_view pod_uid);
+  // From now on nominations of pods below this priority don't count: kube-scheduler lets a pod
+  // yield to those of no lower priority than its own. Returns what was said last; at first all
+  // count.
+  int64_t CountNominations(int64_t least_priority);
 
   const NodeInfo* FindNode(std::string_view name) const;
   // Its Node; null while there is only a NodeClaim, or nothing.
@@ -245,6 +249,24 @@ class Snapshot {
   Profile profile_;
   std::map<std::string, NodeInfo, std::less<>> nodes_;
   std::unique_ptr<State> state_;
+};
+
+// For as long as it lives nominations count as for a pod of this priority.
+class NominationsFor {
+ public:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();  // as the priority
+
+  NominationsFor(Snapshot* snapshot, int64_t priority)
+      : snapshot_(snapshot), before_(snapshot->CountNominations(priority)) {}
+  ~NominationsFor() { snapshot_->CountNominations(before_); }
+  NominationsFor(const NominationsFor&) = delete;
+  NominationsFor& operator=(const NominationsFor&) = delete;
+
+  void Set(int64_t priority) { snapshot_->CountNominations(priority); }
+
+ private:
+  Snapshot* snapshot_;
+  const int64_t before_;
 };
 
 // Sets pods aside for as long as it lives.

@@ -155,6 +155,21 @@ class World {
     EXPECT_EQ(Picture(snapshot_), before);
   }
 
+  // Neither is there more of a nomination that doesn't count than of none.
+  void LookWithoutNominations() {
+    const std::string before = Picture(snapshot_);
+    {
+      const NominationsFor counted(&snapshot_, 1);
+      const auto pods = pods_;
+      for (auto& [uid, pod] : pods_) {
+        if (pod.priority < 1) pod.nominated_node_name.clear();
+      }
+      EXPECT_EQ(Picture(snapshot_), Rebuilt());
+      pods_ = pods;
+    }
+    EXPECT_EQ(Picture(snapshot_), before);
+  }
+
   const Snapshot& snapshot() const { return snapshot_; }
   Journal TakeJournal() { return snapshot_.TakeJournal(); }
 
@@ -271,6 +286,7 @@ class World {
     pod.meta.labels["app"] = Chance(50) ? "x" : "y";
     if (Chance(40)) pod.node_name = Name("n", 5);
     if (Chance(15)) pod.nominated_node_name = Name("n", 5);
+    pod.priority = static_cast<int32_t>(Pick(2));
     if (Chance(10)) pod.phase = kube::PodPhase::kSucceeded;
     if (Chance(10)) pod.meta.deletion_time = absl::UnixEpoch();
     if (Chance(5)) pod.spec_error = "spec.containers[0]: bad";
@@ -436,6 +452,7 @@ TEST(SnapshotProperty, StepByStepEqualsBuiltFromScratch) {
       const std::string want = world.Rebuilt();
       ASSERT_EQ(Picture(world.snapshot()), want) << "seed " << seed << ", after\n" << steps;
       if (i % 10 == 0) world.LookWithoutOne();
+      if (i % 10 == 5) world.LookWithoutNominations();
     }
   }
 }

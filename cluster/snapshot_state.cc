@@ -122,6 +122,13 @@ void FillFree(NodeInfo& info) {
   }
 }
 
+// Two versions of a pod, as what is nominated counts.
+bool CountAlike(const std::shared_ptr<const kube::Pod>& a,
+                const std::shared_ptr<const kube::Pod>& b) {
+  return a->meta.uid == b->meta.uid && a->spec == b->spec && a->spec_error == b->spec_error &&
+         a->meta.labels == b->meta.labels && a->IsDeleting() == b->IsDeleting();
+}
+
 std::vector<PlacedPod>::iterator FindSlot(std::vector<PlacedPod>& pods, const std::string& uid) {
   return std::lower_bound(
       pods.begin(), pods.end(), uid,
@@ -214,25 +221,29 @@ void Snapshot::State::Nominate(const std::string& node, const std::string& pod_u
   std::set<std::string>& pods_of = nominations[node];
   is_nominated ? void(pods_of.insert(pod_uid)) : void(pods_of.erase(pod_uid));
   if (pods_of.empty()) nominations.erase(node);
-  RefreshNominated(node);
+  RefreshNominated(node, Source::kObserved);
 }
 
-void Snapshot::State::RefreshNominated(const std::string& node) {
+void Snapshot::State::RefreshNominated(const std::string& node, Source source) {
   NodeInfo* info = Find(node);
   const auto nominated = nominations.find(node);
   if (info == nullptr || (info->nominated.empty() && nominated == nominations.end())) return;
-  const auto have_ports = [&] {
-    return std::ranges::any_of(info->nominated,
+  const auto before = std::exchange(info->nominated, {});
+  if (nominated != nominations.end()) {
+    for (const std::string& uid : nominated->second) {
+      const std::shared_ptr<const kube::Pod>& pod = pods.at(uid).pod;
+      if (pod->priority >= least_nominated) info->nominated.push_back(pod);
+    }
+  }
+  if (std::ranges::equal(before, info->nominated, CountAlike)) return;
+  const auto have_ports = [](const auto& some) {
+    return std::ranges::any_of(some,
                                [](const auto& pod) { return !pod->spec->host_ports.empty(); });
   };
-  NodeChanges changes;
-  if (have_ports()) changes |= NodeChange::kRoomGrew;
-  info->nominated.clear();
-  if (nominated != nominations.end()) {
-    for (const std::string& uid : nominated->second) info->nominated.push_back(pods.at(uid).pod);
-  }
-  if (have_ports()) changes |= NodeChange::kRoomShrank;
-  SettlePods(*info, /*daemons_changed=*/false, changes, Source::kObserved);
+  NodeChanges changes = NodeChange::kPods;
+  if (have_ports(before)) changes |= NodeChange::kRoomGrew;
+  if (have_ports(info->nominated)) changes |= NodeChange::kRoomShrank;
+  SettlePods(*info, /*daemons_changed=*/false, changes, source);
 }
 
 void Snapshot::State::Replace(const std::string& node, const std::shared_ptr<const kube::Pod>& pod,
@@ -437,7 +448,7 @@ void Snapshot::State::RefreshNode(const std::string& name,
   auto claim = claims.find(pairing.ClaimOf(name));
   Adopt(*info, std::move(object), claim == claims.end() ? nullptr : claim->second, is_new);
   if (!is_new) return;
-  RefreshNominated(name);
+  RefreshNominated(name, Source::kObserved);
   auto bound = waiting.extract(name);
   if (bound.empty()) return;
   for (const std::string& uid : bound.mapped()) {

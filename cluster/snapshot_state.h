@@ -4,6 +4,7 @@
 //   snapshot_volumes.cc  who uses which volumes, and what nodes attach
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -77,7 +78,7 @@ struct Snapshot::State {
   void SetSlice(const std::string& name, std::shared_ptr<const kube::ResourceSlice> slice);
   // The pod is nominated for the Node, or no longer; "" is none.
   void Nominate(const std::string& node, const std::string& pod_uid, bool is_nominated);
-  void RefreshNominated(const std::string& node);
+  void RefreshNominated(const std::string& node, Source source);
   // Adds the pod to those that use its claims, or takes it off.
   void CountUser(const kube::Pod& pod, bool uses);
   // A claim, a volume or a storage class isn't what it was.
@@ -107,6 +108,7 @@ struct Snapshot::State {
   absl::flat_hash_map<std::string, std::set<std::string>> waiting;
   absl::flat_hash_map<std::string, std::string> anti_affinity_pods;
   std::map<std::string, std::set<std::string>, std::less<>> nominations;  // Node name -> UIDs
+  int64_t least_nominated = std::numeric_limits<int64_t>::min();          // of those that count
   ClaimPairing pairing;
   NodeFamilies families;
   Store<kube::NodeClaim> claims;

@@ -547,5 +547,36 @@ TEST(Snapshot, APodHasItsRoomOnTheNodeThatItsSchedulerNominated) {
   EXPECT_TRUE(snapshot.TakeJournal().nodes.at("a").observed.Has(NodeChange::kRoomGrew));
 }
 
+TEST(Snapshot, NominationsCountForPodsOfNoHigherPriority) {
+  Snapshot snapshot;
+  snapshot.Upsert(MakeNode("a"));
+  for (int priority : {0, 10}) {
+    kube::Pod pod = With(MakePod(std::to_string(priority), {{"nvidia.com/gpu", 2}}),
+                         [](kube::PodSpec& spec) { spec.host_ports = {{"", "TCP", 80}}; });
+    pod.priority = priority;
+    pod.nominated_node_name = "a";
+    snapshot.Upsert(pod);
+  }
+  const kube::Pod asking =
+      With(MakePod("q"), [](kube::PodSpec& spec) { spec.host_ports = {{"", "TCP", 80}}; });
+  const NodeInfo& node = *snapshot.FindNode("a");
+  const auto free_for = [&](int64_t priority) {
+    const NominationsFor counted(&snapshot, priority);
+    EXPECT_EQ(CheckRoom(snapshot, asking, node).has_value(), !node.nominated.empty());
+    return node.Free("nvidia.com/gpu");
+  };
+  snapshot.TakeJournal();
+  EXPECT_EQ(free_for(-1), 4);
+  EXPECT_EQ(free_for(0), 4);
+  EXPECT_TRUE(snapshot.TakeJournal().empty()) << "all of them count anyway";
+  EXPECT_EQ(free_for(1), 6);
+  EXPECT_EQ(free_for(10), 6);
+  EXPECT_EQ(free_for(11), 8);
+  EXPECT_EQ(node.Free("nvidia.com/gpu"), 4) << "and then all count again";
+  const NodeEntry entry = snapshot.TakeJournal().nodes.at("a");
+  EXPECT_EQ(entry.observed, NodeChanges()) << "nothing has happened";
+  EXPECT_TRUE(entry.own.HasAny(NodeChange::kRoomGrew));
+}
+
 }  // namespace
 }  // namespace muster::cluster

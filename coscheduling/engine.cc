@@ -159,6 +159,8 @@ void Engine::Owners::Decide(const Gang& gang) {
 
 void Engine::Owners::ObserveJournal() {
   const cluster::Journal journal = snapshot.TakeJournal();
+  // What some may have by their priority is offered to all.
+  const cluster::NominationsFor counted(&snapshot, cluster::NominationsFor::kNone);
   if (!journal.empty()) {
     provisioning.Observe(journal);
     repair.Observe(journal);

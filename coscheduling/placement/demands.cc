@@ -102,8 +102,9 @@ void Placement::LeaveDemand(Part* part) {
   if (demand.next == part->order) FindNext(&demand, &part->order);
 }
 
-void Placement::Offer(const cluster::NodeInfo& info) {
-  if (!MayTake(info)) return;
+void Placement::Offer(const cluster::NodeInfo* offered) {
+  if (offered == nullptr || !MayTake(*offered)) return;
+  const cluster::NodeInfo& info = *offered;
   ++offers_;
   Rooms rooms;
   std::vector<Demand*> demands;
@@ -154,8 +155,7 @@ int64_t Placement::MembersOn(const cluster::NodeInfo& info, const Demand& demand
 }
 
 // 0 if it isn't there.
-int64_t Placement::MembersOn(std::string_view node, const Demand& demand) const {
-  const cluster::NodeInfo* info = snapshot_.FindNode(node);
+int64_t Placement::MembersOn(const cluster::NodeInfo* info, const Demand& demand) const {
   if (info == nullptr || !MayTake(*info)) return 0;
   Rooms rooms;
   for (Class one : demand.classes) rooms[one] = RoomOn(*info, one->second);
@@ -221,7 +221,9 @@ bool Placement::StillCouldComplete(const Part& part) {
       ++it;
       continue;
     }
-    bool counted_on = false;
+    const cluster::NodeInfo* info = snapshot_.FindNode(it->first);
+    // More is to be had by more important gangs.
+    bool counted_on = info != nullptr && !info->nominated.empty();
     bool behind = false;
     for (GangId id : GangsOn(it->first)) {
       const Part& other = parts_.at(id);
@@ -230,8 +232,7 @@ bool Placement::StillCouldComplete(const Part& part) {
     }
     Gain now = gain;
     if (!behind) {
-      const cluster::NodeInfo* info = snapshot_.FindNode(it->first);
-      now.members = MembersOn(it->first, *part.demand);
+      now.members = MembersOn(info, *part.demand);
       now.usable = info != nullptr && info->UsableNow();
     }
     gained += now.members;
@@ -243,10 +244,7 @@ bool Placement::StillCouldComplete(const Part& part) {
 }
 
 void Placement::OfferReleased() {
-  for (const std::string& node : std::exchange(released_, {})) {
-    const cluster::NodeInfo* info = snapshot_.FindNode(node);
-    if (info != nullptr) Offer(*info);
-  }
+  for (const std::string& node : std::exchange(released_, {})) Offer(snapshot_.FindNode(node));
 }
 
 std::vector<Placement::Order> Placement::FirstUninformed(size_t most) const {

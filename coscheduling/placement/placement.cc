@@ -293,6 +293,7 @@ void Placement::ShowAgain(std::string_view node) {
 void Placement::Observe(const cluster::Journal& journal) {
   using cluster::NodeChange;
   planner_.Follow(snapshot_);
+  bool relations = !journal.namespaces.empty();
   for (const auto& [name, entry] : journal.nodes) {
     if (entry.observed.empty()) continue;  // what was assumed and forgotten here
     if (entry.observed == cluster::NodeChanges(NodeChange::kMarks)) {
@@ -314,20 +315,17 @@ void Placement::Observe(const cluster::Journal& journal) {
       if (part.listed && !part.places.awaits.empty()) PlanSoon(&part);
     }
     // That pods came or went where no room did helps those alone who see relations.
-    if (info != nullptr &&
-        entry.observed.HasAny({NodeChange::kCame, NodeChange::kRoomGrew, NodeChange::kClass})) {
-      Offer(*info);
+    if (entry.observed.HasAny({NodeChange::kCame, NodeChange::kRoomGrew, NodeChange::kClass})) {
+      Offer(info);
     }
-    if (entry.observed.HasAny({NodeChange::kPods, NodeChange::kClass, NodeChange::kCame})) {
-      for (GangId gang : see_relations_) PlanSoon(&parts_.at(gang));
-    }
+    relations |= entry.observed.HasAny({NodeChange::kPods, NodeChange::kClass, NodeChange::kCame});
   }
   const bool volumes = !journal.volume_claims.empty() || !journal.volumes.empty() ||
                        !journal.storage_classes.empty() || !journal.csi_drivers.empty();
   if (volumes) {
     for (GangId gang : see_volumes_) PlanSoon(&parts_.at(gang));
   }
-  if (!journal.namespaces.empty()) {
+  if (relations) {
     for (GangId gang : see_relations_) PlanSoon(&parts_.at(gang));
   }
   if (volumes || !journal.namespaces.empty()) ++epoch_;
@@ -336,8 +334,7 @@ void Placement::Observe(const cluster::Journal& journal) {
 void Placement::Reconsider(std::string_view node) {
   ++epoch_;
   ShowAgain(node);
-  const cluster::NodeInfo* info = snapshot_.FindNode(node);
-  if (info != nullptr) Offer(*info);
+  Offer(snapshot_.FindNode(node));
 }
 
 bool Placement::Refuse(const Gang& gang, const std::string& pod, const std::string& node,
@@ -465,6 +462,8 @@ void Placement::PutBack(const PlaceMap& lifted) const {
 // somebody who didn't ask.
 std::set<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part) const {
   std::set<std::string> broken;
+  if (part.places.fixed.empty()) return broken;
+  const cluster::NominationsFor counted(room_, gang.priority);
   const std::string name = gang.key.ToString();
   const PlaceMap lifted = LiftAwaiting(part.places.fixed);
   for (const auto& [uid, node] : part.places.fixed) {
@@ -483,6 +482,7 @@ std::set<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part
 }
 
 std::string Placement::Recheck(const Gang& gang) {
+  const cluster::NominationsFor counted(room_, gang.priority);
   Part& part = parts_[gang.id];
   std::vector<const kube::Pod*> members;
   PlaceMap places;
@@ -702,6 +702,7 @@ void Placement::RefreshOldest() {
 }
 
 void Placement::PlanWaiting() {
+  cluster::NominationsFor counted(room_, cluster::NominationsFor::kNone);
   OfferReleased();
   RetryPreemption();
   RefreshOldest();
@@ -712,6 +713,7 @@ void Placement::PlanWaiting() {
     const Order order = is_due ? *due_.begin() : next_.begin()->first;
     Part& part = parts_.at(order.gang());
     Reserve(&order);
+    counted.Set(-order.less_important);
     if (!is_due && !StillCouldComplete(part)) {
       FindNext(part.demand, &order);
       continue;
@@ -723,6 +725,7 @@ void Placement::PlanWaiting() {
   }
   FinishPass();
   // Those that are helped by what was given up meanwhile come next.
+  counted.Set(cluster::NominationsFor::kNone);
   OfferReleased();
   if (!due_.empty() || !next_.empty()) agenda_->WakeAt(agenda_->now());
 }

@@ -248,12 +248,12 @@ class Placement : Owner {
   void IndexPlaces(GangId gang, Part* part);
   std::map<std::string, absl::Time> LeftOut(const Gang& gang) const;
 
-  void Offer(const cluster::NodeInfo& info);
+  void Offer(const cluster::NodeInfo* offered);  // null: it is gone
   // For how many of the class's members the node has room now; those without any may be left out.
   using Rooms = absl::flat_hash_map<Class, int64_t>;
   int64_t RoomOn(const cluster::NodeInfo& info, const MemberClass& members) const;
   int64_t MembersOn(const cluster::NodeInfo& info, const Demand& demand, const Rooms& rooms) const;
-  int64_t MembersOn(std::string_view node, const Demand& demand) const;
+  int64_t MembersOn(const cluster::NodeInfo* info, const Demand& demand) const;
   // Finds Demand::next behind `after`, if that is given.
   void FindNext(Demand* demand, const Order* after);
   // Once it is its turn: room may have been taken by those before it.

@@ -119,6 +119,7 @@ void Placement::ReserveFor(const Order& order) {
 // Nothing if it isn't room that it lacks, or there never is any.
 std::optional<cluster::SoonestRoom> Placement::FindRoom(const Gang& gang, const Order& place,
                                                         bool entitled) {
+  const cluster::NominationsFor counted(room_, gang.priority);
   const PlanRequest request = RequestFor(gang, Unplaced(gang));
   const absl::Time now = agenda_->now();
   const cluster::Domains& tree = planner_.Follow(snapshot_, request.levels);

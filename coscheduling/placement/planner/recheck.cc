@@ -45,18 +45,16 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
   const absl::Cleanup forget = [&] {
     for (const std::string& uid : assumed) snapshot->Forget(uid);
   };
-  bool related = !snapshot->anti_affinity_pods().empty();
   for (const Pod* member : request.members) {
     const std::string& uid = member->meta.uid;
     const auto placement = placements.find(uid);
     if (placement == placements.end()) continue;
-    related |= cluster::HasRelations(*member->spec);
     if (auto rejection = why_not(*member, snapshot->FindNode(placement->second))) {
       return std::pair(uid, *std::move(rejection));
     }
     if (snapshot->Assume(uid, placement->second).ok()) assumed.push_back(uid);
   }
-  if (!related) return std::nullopt;
+  if (!cluster::Relations::MayConcern(*snapshot, request.members)) return std::nullopt;
   return cluster::FirstForbidden(*snapshot, request.members, request.include_virtual, placements);
 }
 
