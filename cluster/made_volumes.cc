@@ -45,20 +45,29 @@ bool Reaches(const PersistentVolume& volume, const NodeInfo& info) {
   return !volume.required_node_terms || CouldMatchVolumeTerms(*volume.required_node_terms, info);
 }
 
-// Calls visit(volume) for those of the class that the node may reach.
-template <typename Visit>
-void ForEachNear(const Snapshot& snapshot, std::string_view storage_class, const NodeInfo& info,
-                 Visit visit) {
+const MadeVolumes* MadeOf(const Snapshot& snapshot, std::string_view storage_class) {
   const auto& all = snapshot.made_volumes();
   const auto made = all.find(storage_class);
-  if (made == all.end()) return;
+  return made == all.end() ? nullptr : &made->second;
+}
+
+// Those that are kept for a claim of this name.
+const std::vector<const PersistentVolume*>& KeptFor(const MadeVolumes& made,
+                                                    const PersistentVolumeClaim& claim) {
+  static const std::vector<const PersistentVolume*> kNone;
+  const auto kept = made.kept.find(claim.meta.FullName());
+  return kept == made.kept.end() ? kNone : kept->second;
+}
+
+// Calls visit(volume) for those that the node may reach, and that aren't kept.
+template <typename Visit>
+void ForEachNear(const MadeVolumes& made, const NodeInfo& info, Visit visit) {
   const std::string* host = info.node->meta.Label(kube::kHostnameLabel);
-  const auto on_host =
-      host == nullptr ? made->second.on_host.end() : made->second.on_host.find(*host);
-  if (on_host != made->second.on_host.end()) {
+  const auto on_host = host == nullptr ? made.on_host.end() : made.on_host.find(*host);
+  if (on_host != made.on_host.end()) {
     for (const PersistentVolume* volume : on_host->second) visit(*volume);
   }
-  for (const PersistentVolume* volume : made->second.elsewhere) visit(*volume);
+  for (const PersistentVolume* volume : made.elsewhere) visit(*volume);
 }
 
 // Who chooses, beside what others have chosen.
@@ -75,28 +84,31 @@ struct Chooser {
   }
 
   const PersistentVolume* Choose(const PersistentVolumeClaim& claim) {
-    const PersistentVolume* best = nullptr;
-    bool is_kept = false;  // for this claim
-    ForEachNear(snapshot, claim.storage_class, info, [&](const PersistentVolume& volume) {
-      if (is_kept || chosen.contains(&volume)) return;
-      const kube::VolumeTraits& has = volume.has;
-      if (IsFor(volume, claim)) {
-        if (has.bytes < claim.wants.bytes || has.block != claim.wants.block ||
-            has.attributes_class != claim.wants.attributes_class) {
-          return;
-        }
+    const MadeVolumes* made = MadeOf(snapshot, claim.storage_class);
+    if (made == nullptr) return nullptr;
+    const PersistentVolume* best = Best(*made, claim);
+    if (best != nullptr) chosen.insert(best);
+    return best;
+  }
+
+ private:
+  const PersistentVolume* Best(const MadeVolumes& made, const PersistentVolumeClaim& claim) const {
+    for (const PersistentVolume* kept : KeptFor(made, claim)) {
+      const kube::VolumeTraits& has = kept->has;
+      if (IsFor(*kept, claim) && has.bytes >= claim.wants.bytes && has.block == claim.wants.block &&
+          has.attributes_class == claim.wants.attributes_class && !chosen.contains(kept)) {
         // If the node doesn't reach it no other will do.
-        is_kept = true;
-        best = Reaches(volume, info) ? &volume : nullptr;
-        return;
+        return Reaches(*kept, info) ? kept : nullptr;
       }
-      if (!volume.available || !volume.claim_ref.empty() || IsTaken(volume)) return;
-      if (has.bytes < claim.wants.bytes || !IsAlike(claim.wants, has)) return;
+    }
+    const PersistentVolume* best = nullptr;
+    ForEachNear(made, info, [&](const PersistentVolume& volume) {
+      const kube::VolumeTraits& has = volume.has;
+      if (IsTaken(volume) || has.bytes < claim.wants.bytes || !IsAlike(claim.wants, has)) return;
       if (claim.selector && !claim.selector->Matches(volume.meta.labels)) return;
       if (!Reaches(volume, info)) return;
       if (best == nullptr || has.bytes < best->has.bytes) best = &volume;
     });
-    if (best != nullptr) chosen.insert(best);
     return best;
   }
 };
@@ -161,18 +173,6 @@ MadeNeed NeedOf(std::string_view text) {
   return need;
 }
 
-// Not one that is kept for it already.
-bool HasKept(const Snapshot& snapshot, const PersistentVolumeClaim& claim) {
-  const auto& all = snapshot.made_volumes();
-  const auto made = all.find(claim.storage_class);
-  if (made == all.end()) return false;
-  const auto is_for = [&](const PersistentVolume* volume) { return IsFor(*volume, claim); };
-  return std::ranges::any_of(made->second.elsewhere, is_for) ||
-         std::ranges::any_of(made->second.on_host, [&](const auto& host) {
-           return std::ranges::any_of(host.second, is_for);
-         });
-}
-
 }  // namespace
 
 AllMadeVolumes FindMadeVolumes(const Snapshot& snapshot) {
@@ -180,16 +180,16 @@ AllMadeVolumes FindMadeVolumes(const Snapshot& snapshot) {
   std::map<std::string_view, std::set<int64_t>> sizes;
   for (const auto& [name, volume] : snapshot.persistent_volumes()) {
     if (!volume->error.empty() || volume->meta.deletion_time) continue;
-    if (!volume->available) {
-      // Of those that somebody has only what is kept for a claim that isn't bound yet.
-      if (volume->claim_ref.empty()) continue;
+    if (!volume->claim_ref.empty()) {
       const PersistentVolumeClaim* claim = snapshot.FindPersistentVolumeClaim(volume->claim_ref);
       if (claim == nullptr || !IsUnbound(*claim)) continue;
+      all[volume->storage_class].kept[volume->claim_ref].push_back(volume.get());
+    } else if (volume->available) {
+      MadeVolumes& made = all[volume->storage_class];
+      const std::string host = HostOf(*volume);
+      (host.empty() ? made.elsewhere : made.on_host[host]).push_back(volume.get());
+      sizes[volume->storage_class].insert(volume->has.bytes);
     }
-    MadeVolumes& made = all[volume->storage_class];
-    const std::string host = HostOf(*volume);
-    (host.empty() ? made.elsewhere : made.on_host[host]).push_back(volume.get());
-    if (volume->claim_ref.empty()) sizes[volume->storage_class].insert(volume->has.bytes);
   }
   for (const auto& [storage_class, of_class] : sizes) {
     std::vector<int64_t>& some = all.find(storage_class)->second.sizes;
@@ -243,10 +243,11 @@ int64_t MadeRoom(const Snapshot& snapshot, const kube::Pod& pod, const NodeInfo&
 void AddMadeNeeds(const Snapshot& snapshot, const kube::Pod& pod,
                   std::vector<std::pair<std::string, int64_t>>* needs) {
   for (const PersistentVolumeClaim* claim : UnboundClaims(snapshot, pod)) {
-    if (!IsOfMadeVolumes(snapshot, *claim) || HasKept(snapshot, *claim)) continue;
-    const auto made = snapshot.made_volumes().find(claim->storage_class);
-    if (made == snapshot.made_volumes().end()) continue;
-    for (const int64_t size : made->second.sizes) {
+    const MadeVolumes* made = MadeOf(snapshot, claim->storage_class);
+    if (made == nullptr || !IsOfMadeVolumes(snapshot, *claim)) continue;
+    const auto is_for = [&](const PersistentVolume* kept) { return IsFor(*kept, *claim); };
+    if (std::ranges::any_of(KeptFor(*made, *claim), is_for)) continue;
+    for (const int64_t size : made->sizes) {
       const std::string name = TextOf({size, claim->wants, claim->storage_class});
       const auto known = std::ranges::find(
           *needs, name, [](const auto& need) -> const std::string& { return need.first; });
@@ -263,11 +264,12 @@ void AddMadeNeeds(const Snapshot& snapshot, const kube::Pod& pod,
 int64_t FreeMadeVolumes(const Snapshot& snapshot, const NodeInfo& info, std::string_view text) {
   const MadeNeed need = NeedOf(text);
   const TakenVolumes& taken = snapshot.taken_volumes();
+  const MadeVolumes* made = MadeOf(snapshot, need.storage_class);
+  if (made == nullptr) return 0;
   int64_t free = 0;
-  ForEachNear(snapshot, need.storage_class, info, [&](const PersistentVolume& volume) {
-    free += volume.available && volume.claim_ref.empty() && volume.has.bytes >= need.bytes &&
-            IsAlike(need.traits, volume.has) && !taken.contains(volume.meta.name) &&
-            Reaches(volume, info);
+  ForEachNear(*made, info, [&](const PersistentVolume& volume) {
+    free += volume.has.bytes >= need.bytes && IsAlike(need.traits, volume.has) &&
+            !taken.contains(volume.meta.name) && Reaches(volume, info);
   });
   return free;
 }
@@ -283,10 +285,9 @@ Rejection LacksMadeVolumes(std::string_view text, int64_t wanted, int64_t free) 
 
 std::string WhyNotCounted(const Snapshot& snapshot, const PersistentVolumeClaim& claim) {
   if (claim.selector) return "by their labels (spec.selector)";
-  const auto made = snapshot.made_volumes().find(claim.storage_class);
-  if (made == snapshot.made_volumes().end() || made->second.elsewhere.empty()) return "";
-  return fmt::format("and more than one node reaches {}",
-                     made->second.elsewhere.front()->meta.name);
+  const MadeVolumes* made = MadeOf(snapshot, claim.storage_class);
+  if (made == nullptr || made->elsewhere.empty()) return "";
+  return fmt::format("and more than one node reaches {}", made->elsewhere.front()->meta.name);
 }
 
 }  // namespace muster::cluster

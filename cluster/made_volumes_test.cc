@@ -162,6 +162,7 @@ TEST(PlanClaims, OneThatIsKeptElsewhereLetsNoOtherBeChosen) {
   kept.claim_ref = "default/p-0";
   world.Put(kept);
   EXPECT_EQ(world.Choice(pod, "b"), "p-0:kept");
+  EXPECT_EQ(world.Choice(pod, "a"), "-");
 }
 
 TEST(PlanClaims, WhatAssumedPodsChoseIsTaken) {

@@ -57,8 +57,10 @@ void AddedAffinity::ApplyTo(kube::Pod* pod) const {
   kube::PodSpec spec = *pod->spec;
   kube::Affinity& affinity = spec.affinity;
   if (required) {
+    affinity.adds_terms = true;
+    affinity.own_node_terms = std::move(affinity.required_node_terms);
     affinity.required_node_terms =
-        affinity.required_node_terms ? Both(*affinity.required_node_terms, *required) : *required;
+        affinity.own_node_terms ? Both(*affinity.own_node_terms, *required) : *required;
   }
   affinity.preferred_node_terms.insert(affinity.preferred_node_terms.end(), preferred.begin(),
                                        preferred.end());

@@ -15,8 +15,8 @@ namespace muster::cluster {
 
 struct NodeInfo;
 
-// Node affinity beside each pod's own. Relations between pods (topology spread) count over the
-// nodes that both let them have, where kube-scheduler counts over those of the pod's own alone.
+// Node affinity beside each pod's own, which alone says over which nodes its topology spread
+// counts.
 struct AddedAffinity {
   // Terms are ORed, as in a pod. Absent: none is required.
   std::optional<std::vector<kube::NodeSelectorTerm>> required;

@@ -66,6 +66,24 @@ TEST(AddedAffinity, HoldsBesideThePodsOwn) {
   }
 }
 
+TEST(AddedAffinity, DoesNotSayOverWhichNodesThePodsOwnTopologySpreadCounts) {
+  Snapshot snapshot;
+  for (const char* zone : {"z1", "z2", "z3"}) snapshot.Upsert(MakeNode(zone, zone));
+  snapshot.Upsert(BoundTo(MakePod("q"), "z1"));
+  kube::Pod pod = With(MakePod("p"), [](kube::PodSpec& spec) {
+    spec.affinity.required_node_terms = TermsOf({TermInZone("z1"), TermInZone("z2")});
+    kube::TopologySpreadConstraint spread;
+    spread.topology_key = kube::kZoneLabel;
+    spread.selector = kube::LabelSelector{{{"none", kube::SelectorOperator::kDoesNotExist, {}}}};
+    spec.topology_spread = {spread};
+  });
+  AddedAffinity{TermsOf({TermInZone("z1"), TermInZone("z3")}), {}}.ApplyTo(&pod);
+  EXPECT_EQ(CheckClass(snapshot, pod, *snapshot.FindNode("z1")), std::nullopt);
+  EXPECT_EQ(CheckRelations(snapshot, pod, *snapshot.FindNode("z1"))->code,
+            RejectionCode::kTopologySpread)
+      << "z2 counts, too, and is empty";
+}
+
 TEST(AddedAffinity, PreferencesAddUp) {
   Snapshot snapshot;
   snapshot.Upsert(MakeNode("a", "z1"));

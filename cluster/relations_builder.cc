@@ -51,8 +51,18 @@ std::string Identity(const std::vector<PodAffinityTerm>& terms, const Pod& owner
   return text;
 }
 
+// Without what a scheduler adds; `copy` is where that is made if it must be.
+const PodSpec& AsWritten(const PodSpec& spec, PodSpec* copy) {
+  if (!spec.affinity.adds_terms) return spec;
+  *copy = spec;
+  copy->affinity.required_node_terms = copy->affinity.own_node_terms;
+  return *copy;
+}
+
 // What decides which nodes a spread constraint counts, beside the constraint itself.
-std::string NodeSelectionIdentity(const PodSpec& spec) {
+std::string NodeSelectionIdentity(const PodSpec& with_added) {
+  PodSpec copy;
+  const PodSpec& spec = AsWritten(with_added, &copy);
   std::string text;
   for (const auto& [key, value] : spec.node_selector) {
     AppendPart(&text, key);
@@ -301,7 +311,9 @@ class RelationsBuilder {
     spread.counted.assign(nodes_.size(), 0);
     std::vector<int> keys;
     for (const TopologySpreadConstraint* other : all) keys.push_back(KeyIndex(other->topology_key));
-    const bool by_name = LooksAtNames(*owner.spec);
+    PodSpec copy;
+    const PodSpec& spec = AsWritten(*owner.spec, &copy);
+    const bool by_name = LooksAtNames(spec);
     PerFamily<bool> by_family;
     for (size_t n = 0; n < nodes_.size(); ++n) {
       bool labelled = std::all_of(keys.begin(), keys.end(),
@@ -310,8 +322,8 @@ class RelationsBuilder {
       // A virtual node's labels may be open still, and its Node may have others.
       const NodeInfo& info = *nodes_[n];
       const int family = by_name || info.is_virtual ? -1 : info.family;
-      bool counts = by_family.Get(
-          family, [&] { return TakesPart(constraint, *owner.spec, info, *seen_[n]); });
+      bool counts =
+          by_family.Get(family, [&] { return TakesPart(constraint, spec, info, *seen_[n]); });
       if (!counts) continue;
       spread.counted[n] = 1;
       spread.taking_part[out_.keys_[spread.key].domain[n]] = 1;

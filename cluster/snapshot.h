@@ -112,7 +112,9 @@ struct AttachedVolume {
 // Volumes of one storage class of which one may be chosen for a claim (made_volumes.h). Pointers
 // live until the snapshot changes.
 struct MadeVolumes {
-  // Those that only nodes of one hostname reach, by that; and all others.
+  // Those that are kept for a claim that isn't bound, by its "namespace/name"; of the others those
+  // that only nodes of one hostname reach, by that; and all others.
+  absl::flat_hash_map<std::string, std::vector<const kube::PersistentVolume*>> kept;
   absl::flat_hash_map<std::string, std::vector<const kube::PersistentVolume*>> on_host;
   std::vector<const kube::PersistentVolume*> elsewhere;
   // Of those that nobody has, in ascending order; where there are many, some of them: a claim

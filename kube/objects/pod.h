@@ -62,6 +62,9 @@ struct WeightedPodAffinityTerm {
 struct Affinity {
   // Terms are ORed. Absent: no constraint. Present but without terms: matches no node.
   std::optional<std::vector<NodeSelectorTerm>> required_node_terms;
+  // Where a scheduler adds terms of its own to the pod's: what the pod itself says.
+  bool adds_terms = false;
+  std::optional<std::vector<NodeSelectorTerm>> own_node_terms;
   std::vector<PreferredNodeTerm> preferred_node_terms;
   std::vector<PodAffinityTerm> required_pod_affinity;
   std::vector<PodAffinityTerm> required_pod_anti_affinity;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cluster/predicates.h"
+#include "cluster/profile.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kube/objects/decode.h"
@@ -141,14 +142,26 @@ void Feed(const Json& line, cluster::Snapshot* snapshot) {
   FeedAll<kube::Pod>(line, "pods", snapshot);
 }
 
-kube::Pod ReadPod(const Json& pod) { return Read<kube::Pod>(pod); }
+kube::Pod ReadPod(const Json& line, const Json& pod) {
+  kube::Pod read = Read<kube::Pod>(pod);
+  const auto added = line.find("addedAffinity");
+  if (added == line.end() || added->is_null()) return read;
+  // As a pod that has nothing else.
+  const Json having = {{"metadata", {{"name", "added"}}},
+                       {"spec", {{"affinity", {{"nodeAffinity", *added}}}}}};
+  cluster::AddedAffinity affinity;
+  affinity.required = Read<kube::Pod>(having).spec->affinity.required_node_terms;
+  affinity.ApplyTo(&read);
+  return read;
+}
 
 std::vector<std::string> VerdictComparison::Add(const Json& line) {
   cluster::Snapshot snapshot;
   Feed(line, &snapshot);
   std::vector<std::string> differences;
   for (const Json& asked : line["asked"]) {
-    const kube::Pod pod = ReadPod(asked["pod"]);
+    const kube::Pod pod = ReadPod(line, asked["pod"]);
+    const cluster::NominationsFor counted(&snapshot, pod.priority);
     const auto refusing = RefusingPlugins(asked["refused"]);
     for (const auto& [plugin, nodes] : asked["refused"].items()) {
       plugins_[plugin].verdicts += static_cast<int64_t>(snapshot.nodes().size());

@@ -18,7 +18,8 @@ namespace muster::testing {
 // A cluster as a line of the oracle lists it. Throws what nlohmann::json throws, and
 // std::runtime_error if an object can't be decoded: all of it is our own making.
 void Feed(const nlohmann::json& line, cluster::Snapshot* snapshot);
-kube::Pod ReadPod(const nlohmann::json& pod);
+// With the affinity that the cluster's profile adds.
+kube::Pod ReadPod(const nlohmann::json& line, const nlohmann::json& pod);
 
 class VerdictComparison {
  public:

@@ -86,13 +86,14 @@ struct Gang {
   explicit Gang(const Json& line) : seed(line["seed"].get<int64_t>()) {
     Feed(line, &snapshot);
     for (const Json& member : line["members"]) {
-      kube::Pod pod = ReadPod(member);
+      kube::Pod pod = ReadPod(line, member);
       const std::string uid = pod.meta.uid;
       snapshot.Upsert(std::move(pod));
       members.push_back(snapshot.SharePod(uid));
       request.members.push_back(members.back().get());
     }
     request.required = members.size();
+    snapshot.CountNominations(members.front()->priority);
   }
 
   // None before the engine would ask for it: claims that one pod has alone are in nobody's way.

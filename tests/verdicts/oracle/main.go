@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -120,6 +121,8 @@ type objectLists struct {
 	CSINodes       []any `json:"csiNodes"`
 	CSIDrivers     []any `json:"csiDrivers"`
 	Attachments    []any `json:"attachments"`
+	// Of the profile; null: none.
+	AddedAffinity *v1.NodeAffinity `json:"addedAffinity"`
 }
 
 type judgedPod struct {
@@ -149,7 +152,7 @@ func judge(seed int64, pods int) (judgedCluster, error) {
 	for _, pod := range asked {
 		verdict := judgedPod{Pod: lean(pod), Refused: map[string][]string{}}
 		for _, plugin := range scheduler.plugins {
-			if verdict.Refused[plugin.Name()], err = scheduler.refusedBy(plugin, pod); err != nil {
+			if verdict.Refused[plugin.name], err = scheduler.refusedBy(plugin, pod); err != nil {
 				return result, err
 			}
 		}
@@ -162,7 +165,7 @@ func (made *cluster) lists(seed int64) objectLists {
 	return objectLists{
 		Seed:           seed,
 		Nodes:          leanAll(made.nodes),
-		Pods:           leanAll(made.pods),
+		Pods:           leanAll(slices.Concat(made.pods, made.nominated)),
 		Namespaces:     leanAll(made.namespaces),
 		Claims:         leanAll(made.claims),
 		Volumes:        leanAll(made.volumes),
@@ -170,6 +173,7 @@ func (made *cluster) lists(seed int64) objectLists {
 		CSINodes:       leanAll(made.csiNodes),
 		CSIDrivers:     leanAll(made.csiDrivers),
 		Attachments:    leanAll(made.attachments),
+		AddedAffinity:  made.addedAffinity,
 	}
 }
 

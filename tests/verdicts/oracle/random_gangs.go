@@ -25,13 +25,14 @@ func (d dice) clusterWithGang() (*cluster, []*v1.Pod) {
 		}
 	}
 	related := d.chance(50)
+	priority := d.priority()
 	var members []*v1.Pod
 	size := 1 + d.Intn(10)
 	for class := range 1 + d.Intn(3) {
 		template := d.incomingPod(made, class)
 		template.Namespace = "ns0"
-		template.Spec.Volumes = slices.DeleteFunc(template.Spec.Volumes,
-			func(volume v1.Volume) bool { return volume.Ephemeral != nil })
+		template.Spec.Priority = priority
+		template.Spec.Volumes = slices.DeleteFunc(template.Spec.Volumes, isChosenForOne)
 		if d.chance(60) {
 			template.Spec.Volumes = nil
 		}
@@ -44,6 +45,12 @@ func (d dice) clusterWithGang() (*cluster, []*v1.Pod) {
 		}
 	}
 	return made, members
+}
+
+// isChosenForOne is true of what members can't share.
+func isChosenForOne(volume v1.Volume) bool {
+	claim := volume.PersistentVolumeClaim
+	return volume.Ephemeral != nil || claim != nil && slices.Contains(localClaims, claim.ClaimName)
 }
 
 // relate replaces the pod's relations by what gangs usually have, or any, or none.

@@ -341,8 +341,22 @@ func (d dice) resize(pod *v1.Pod) {
 	}
 }
 
+func (d dice) priority() *int32 {
+	priority := int32(d.Intn(3))
+	return &priority
+}
+
+// nominatedPod is one for which kube-scheduler has made room that isn't free yet.
+func (d dice) nominatedPod(number int) *v1.Pod {
+	pod := d.pod(number, 30)
+	pod.Spec.Priority = d.priority()
+	pod.Status.NominatedNodeName = d.nodeName()
+	return pod
+}
+
 func (d dice) incomingPod(made *cluster, number int) *v1.Pod {
 	pod := d.pod(number, 25)
+	pod.Spec.Priority = d.priority()
 	if d.chance(30) {
 		pod.Spec.Affinity.NodeAffinity = &v1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: d.nodeSelector()}
@@ -355,11 +369,19 @@ func (d dice) incomingPod(made *cluster, number int) *v1.Pod {
 	}
 	if d.chance(35) {
 		for range 1 + d.Intn(2) {
-			pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, d.spreadConstraint())
+			constraint := d.spreadConstraint()
+			// No pod that stands counts for an empty selector, but one that is nominated does.
+			selector := constraint.LabelSelector
+			if len(made.nominated) > 0 && selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+				continue
+			}
+			pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, constraint)
 		}
 	}
 	if d.chance(30) {
 		d.mount(pod, "c0", "c1", "c2", "c3", "c0", "c1", "c2", "c3", "missing")
+	} else if d.chance(20) {
+		d.mount(pod, append(localClaims, "c0")...)
 	}
 	if d.chance(8) {
 		d.ephemeral(made, pod)
@@ -550,6 +572,83 @@ func (d dice) claim(namespace, name string) (*v1.PersistentVolumeClaim, *v1.Pers
 	return claim, volume
 }
 
+// Of class "local", whose volumes somebody has made.
+var localClaims = []string{"l0", "l1", "l2"}
+
+func (d dice) volumeMode() *v1.PersistentVolumeMode {
+	mode := v1.PersistentVolumeFilesystem
+	if d.chance(15) {
+		mode = v1.PersistentVolumeBlock
+	}
+	return &mode
+}
+
+// localVolumes adds claims that wait for one of the volumes that it adds, too: mostly on one node
+// each. No two are of one size, or kept for one claim, as kube-scheduler takes any of those.
+func (d dice) localVolumes(made *cluster) {
+	storage := func(more int) v1.ResourceList {
+		size := d.quantity("5Gi", "5Gi", "10Gi", "20Gi")
+		size.Add(*resource.NewQuantity(int64(more), resource.BinarySI))
+		return v1.ResourceList{v1.ResourceStorage: size}
+	}
+	var claims []*v1.PersistentVolumeClaim
+	for _, namespace := range made.namespaces {
+		for _, name := range localClaims {
+			claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace.Name, Name: name, UID: types.UID(namespace.Name + "-" + name)}}
+			class := "local"
+			claim.Spec.StorageClassName = &class
+			claim.Spec.AccessModes = []v1.PersistentVolumeAccessMode{
+				v1.PersistentVolumeAccessMode(d.pick("ReadWriteOnce", "ReadWriteOnce", "ReadOnlyMany"))}
+			claim.Spec.VolumeMode = d.volumeMode()
+			claim.Spec.Resources.Requests = storage(0)
+			claim.Status.Phase = v1.ClaimPending
+			if d.chance(15) {
+				claim.Spec.Selector = d.labelSelector()
+			}
+			if d.chance(5) {
+				claim.Annotations = map[string]string{"volume.kubernetes.io/selected-node": d.nodeName()}
+			}
+			claims = append(claims, claim)
+		}
+	}
+	made.claims = append(made.claims, claims...)
+	for i := range 4 + d.Intn(16) {
+		volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint("lv", i), UID: types.UID(fmt.Sprint("uid-lv", i)),
+			Labels: d.labels([]string{"x", "y"}, "app", "tier")}}
+		volume.Spec.StorageClassName = "local"
+		volume.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+		if d.chance(40) {
+			volume.Spec.AccessModes = append(volume.Spec.AccessModes, v1.ReadOnlyMany)
+		}
+		volume.Spec.VolumeMode = d.volumeMode()
+		volume.Spec.Capacity = storage(i)
+		volume.Status.Phase = v1.VolumeAvailable
+		if d.chance(10) {
+			volume.Status.Phase = v1.PersistentVolumePhase(d.pick("Pending", "Released", "Failed"))
+		}
+		requirement := v1.NodeSelectorRequirement{
+			Key: v1.LabelHostname, Operator: "In", Values: []string{d.nodeName()}}
+		if d.chance(25) {
+			requirement = d.nodeRequirement()
+		}
+		volume.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{
+			NodeSelectorTerms: []v1.NodeSelectorTerm{{
+				MatchExpressions: []v1.NodeSelectorRequirement{requirement}}}}}
+		if d.chance(15) {
+			at := d.Intn(len(claims))
+			claim := claims[at]
+			claims = slices.Delete(claims, at, at+1)
+			volume.Spec.ClaimRef = &v1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name}
+			if d.chance(40) {
+				volume.Spec.ClaimRef.UID = types.UID(d.pick(string(claim.UID), "another"))
+			}
+		}
+		made.volumes = append(made.volumes, volume)
+	}
+}
+
 func storageClasses() []*storagev1.StorageClass {
 	immediate, waits := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
 	class := func(name string, mode *storagev1.VolumeBindingMode) *storagev1.StorageClass {
@@ -560,7 +659,9 @@ func storageClasses() []*storagev1.StorageClass {
 	waitsInA.AllowedTopologies = []v1.TopologySelectorTerm{{
 		MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{
 			{Key: v1.LabelTopologyZone, Values: []string{"a"}}}}}
-	return []*storagev1.StorageClass{class("immediate", &immediate), class("waits", &waits), waitsInA}
+	local := class("local", &waits)
+	local.Provisioner = "kubernetes.io/no-provisioner"
+	return []*storagev1.StorageClass{class("immediate", &immediate), class("waits", &waits), waitsInA, local}
 }
 
 // cluster is what stands, with all that plugins look up.
@@ -575,6 +676,9 @@ type cluster struct {
 	csiNodes    []*storagev1.CSINode
 	csiDrivers  []*storagev1.CSIDriver
 	attachments []*storagev1.VolumeAttachment
+
+	nominated     []*v1.Pod
+	addedAffinity *v1.NodeAffinity
 }
 
 func (made *cluster) objects() []runtime.Object {
@@ -614,6 +718,17 @@ func (d dice) cluster() *cluster {
 		}
 		made.pods = append(made.pods, pod)
 	}
+	for i := range d.Intn(4) {
+		pod := d.nominatedPod(50 + i)
+		if d.chance(30) {
+			d.mount(pod, "c0", "c1", "c2", "c3")
+		}
+		made.nominated = append(made.nominated, pod)
+	}
+	if d.chance(15) {
+		made.addedAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: d.nodeSelector()}
+	}
+	d.localVolumes(made)
 	d.attach(made)
 	return made
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -40,8 +40,23 @@ type scheduler struct {
 	stop     context.CancelFunc
 	cache    cache.Cache
 	snapshot *cache.Snapshot
-	plugins  []fwk.FilterPlugin // in the order in which kube-scheduler asks them
+	plugins  []asked // in the order in which kube-scheduler asks them
 }
+
+// asked is a plugin in a framework of its own.
+type asked struct {
+	name      string
+	framework framework.Framework
+}
+
+// nominations are the pods that wait and have a node nominated, by node.
+type nominations map[string][]fwk.PodInfo
+
+func (n nominations) NominatedPodsForNode(node string) []fwk.PodInfo { return n[node] }
+
+func (nominations) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+func (nominations) DeleteNominatedPodIfExists(*v1.Pod)                            {}
+func (nominations) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}
 
 func newScheduler(made *cluster) (*scheduler, error) {
 	s := &scheduler{snapshot: cache.NewEmptySnapshot()}
@@ -63,18 +78,25 @@ func newScheduler(made *cluster) (*scheduler, error) {
 	if err := s.cache.UpdateSnapshot(logger, s.snapshot); err != nil {
 		return nil, err
 	}
+	nominated := nominations{}
+	for _, pod := range made.nominated {
+		info, err := framework.NewPodInfo(pod)
+		if err != nil {
+			return nil, err
+		}
+		node := pod.Status.NominatedNodeName
+		nominated[node] = append(nominated[node], info)
+	}
 	client := fake.NewSimpleClientset(made.objects()...)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	handle, err := frameworkruntime.NewFramework(s.ctx, nil, nil,
+	err := s.addPlugins(made.addedAffinity,
 		frameworkruntime.WithSnapshotSharedLister(s.snapshot),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSharedCSIManager(
 			nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
+		frameworkruntime.WithPodNominator(nominated),
 		frameworkruntime.WithClientSet(client))
 	if err != nil {
-		return nil, err
-	}
-	if err := s.addPlugins(handle); err != nil {
 		return nil, err
 	}
 	factory.Start(s.ctx.Done())
@@ -82,30 +104,35 @@ func newScheduler(made *cluster) (*scheduler, error) {
 	return s, nil
 }
 
-func (s *scheduler) addPlugins(handle fwk.Handle) error {
+func (s *scheduler) addPlugins(added *v1.NodeAffinity, options ...frameworkruntime.Option) error {
 	defaults, err := latest.Default()
 	if err != nil {
 		return err
 	}
 	profile := defaults.Profiles[0]
-	arguments := map[string]runtime.Object{}
 	for _, one := range profile.PluginConfig {
-		arguments[one.Name] = one.Args
+		if arguments, ok := one.Args.(*config.NodeAffinityArgs); ok {
+			arguments.AddedAffinity = added
+		}
 	}
 	registry := plugins.NewInTreeRegistry()
-	for _, enabled := range profile.Plugins.MultiPoint.Enabled {
+	all := profile.Plugins.MultiPoint.Enabled
+	for _, enabled := range all {
 		if notAsked[enabled.Name] {
 			continue
 		}
-		plugin, err := registry[enabled.Name](s.ctx, arguments[enabled.Name], handle)
+		// No framework is without these two.
+		alone := profile
+		alone.Plugins = &config.Plugins{MultiPoint: config.PluginSet{Enabled: []config.Plugin{
+			{Name: names.PrioritySort}, enabled, {Name: names.DefaultBinder}}}}
+		made, err := frameworkruntime.NewFramework(s.ctx, registry, &alone, options...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", enabled.Name, err)
 		}
-		filter, ok := plugin.(fwk.FilterPlugin)
-		if !ok {
+		if !made.HasFilterPlugins() {
 			return fmt.Errorf("%s filters no nodes, and isn't listed as such", enabled.Name)
 		}
-		s.plugins = append(s.plugins, filter)
+		s.plugins = append(s.plugins, asked{enabled.Name, made})
 	}
 	return nil
 }
@@ -121,27 +148,19 @@ func (s *scheduler) nodes() ([]fwk.NodeInfo, error) {
 }
 
 // refusedBy names the nodes on which the plugin won't have the pod, as things stand.
-func (s *scheduler) refusedBy(plugin fwk.FilterPlugin, pod *v1.Pod) ([]string, error) {
+func (s *scheduler) refusedBy(plugin asked, pod *v1.Pod) ([]string, error) {
 	infos, err := s.nodes()
 	if err != nil {
 		return nil, err
 	}
 	state := framework.NewCycleState()
 	refused := []string{}
-	var only *fwk.PreFilterResult
-	refusesAll := false
-	if prefilter, ok := plugin.(fwk.PreFilterPlugin); ok {
-		result, status := prefilter.PreFilter(s.ctx, state, pod, infos)
-		if status.IsSkip() {
-			return refused, nil
-		}
-		only = result
-		refusesAll = !status.IsSuccess()
-	}
+	only, status, _ := plugin.framework.RunPreFilterPlugins(s.ctx, state, pod)
 	for _, info := range infos {
 		name := info.Node().Name
 		left := only != nil && only.NodeNames != nil && !only.NodeNames.Has(name)
-		if refusesAll || left || !plugin.Filter(s.ctx, state, pod, info).IsSuccess() {
+		if !status.IsSuccess() || left ||
+			!plugin.framework.RunFilterPluginsWithNominatedPods(s.ctx, state, pod, info).IsSuccess() {
 			refused = append(refused, name)
 		}
 	}
@@ -162,7 +181,7 @@ func (s *scheduler) feasible(pod *v1.Pod) ([]string, map[string]string, error) {
 		}
 		for _, node := range refused {
 			if refusedBy[node] == "" {
-				refusedBy[node] = plugin.Name()
+				refusedBy[node] = plugin.name
 			}
 		}
 	}
