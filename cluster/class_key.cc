@@ -72,6 +72,7 @@ std::string ClassKey(const kube::Pod& pod) {
     key.Number(port.port);
   }
   key.Number(spec.uses_resource_claims ? 1 : 0);
+  for (const std::string& feature : spec.node_features) key.Text(feature);
   if (!spec.persistent_volume_claims.empty()) {
     key.Text(pod.meta.name_space);
     for (const auto* claims : {&spec.persistent_volume_claims, &spec.ephemeral_claims}) {

@@ -23,6 +23,10 @@ std::string IdentityOf(const kube::Node& node) {
     Append(&text, taint.value);
     Append(&text, std::to_string(static_cast<int>(taint.effect)));
   }
+  for (const std::string& feature : node.declared_features) {
+    text.push_back('f');
+    Append(&text, feature);
+  }
   for (const auto& [name, amount] : node.allocatable.entries()) {
     text.push_back('r');
     Append(&text, name);
@@ -78,7 +82,7 @@ void NodeFamilies::Leave(int number) {
 
 bool NodeFamilies::Alike(const kube::Node& a, const kube::Node& b) {
   return a.unschedulable == b.unschedulable && a.taints == b.taints &&
-         SameNames(a.allocatable, b.allocatable) &&
+         a.declared_features == b.declared_features && SameNames(a.allocatable, b.allocatable) &&
          SameLabelsButHostname(a.meta.labels, b.meta.labels);
 }
 

@@ -16,10 +16,10 @@ auto ButVersion(const kube::ObjectMeta& meta) {
 }
 
 auto AllButMeta(const kube::Node& node) {
-  const auto& [meta, provider_id, unschedulable, taints, capacity, allocatable, ready,
+  const auto& [meta, provider_id, unschedulable, taints, capacity, allocatable, features, ready,
                ready_message, ready_changed, ill, error] = node;
-  return std::tie(provider_id, unschedulable, taints, capacity, allocatable, ready, ready_message,
-                  ready_changed, ill, error);
+  return std::tie(provider_id, unschedulable, taints, capacity, allocatable, features, ready,
+                  ready_message, ready_changed, ill, error);
 }
 
 auto All(const kube::Condition& condition) {

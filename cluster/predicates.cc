@@ -25,6 +25,14 @@ bool ToleratesUnschedulable(const kube::PodSpec& spec) {
   return Tolerates(spec, {"node.kubernetes.io/unschedulable", "", kube::TaintEffect::kNoSchedule});
 }
 
+// Null if the node's kubelet declares all that the pod needs.
+const std::string* FirstUndeclared(const kube::PodSpec& spec, const kube::Node& node) {
+  for (const std::string& feature : spec.node_features) {
+    if (!std::ranges::binary_search(node.declared_features, feature)) return &feature;
+  }
+  return nullptr;
+}
+
 // The part of CheckClass that depends on nothing but the pod's spec and what a NodeInfo says its
 // node is.
 std::optional<RejectionCode> WhyNotNode(const kube::PodSpec& spec, const NodeInfo& info) {
@@ -35,6 +43,10 @@ std::optional<RejectionCode> WhyNotNode(const kube::PodSpec& spec, const NodeInf
     return RejectionCode::kUntoleratedTaint;
   }
   if (!CouldMatchNodeAffinity(spec, info)) return RejectionCode::kNodeSelector;
+  // Before there is a kubelet nothing is known of it.
+  if (info.object != nullptr && FirstUndeclared(spec, *info.node) != nullptr) {
+    return RejectionCode::kNodeFeature;
+  }
   return std::nullopt;
 }
 
@@ -53,6 +65,9 @@ std::string DescribeMismatch(const kube::PodSpec& spec, const NodeInfo& info) {
 std::string Describe(RejectionCode why_not_node, const kube::PodSpec& spec, const NodeInfo& info) {
   if (why_not_node == RejectionCode::kUnschedulable) return "cordoned";
   if (why_not_node == RejectionCode::kNodeSelector) return DescribeMismatch(spec, info);
+  if (why_not_node == RejectionCode::kNodeFeature) {
+    return fmt::format("its kubelet doesn't declare {}", *FirstUndeclared(spec, *info.node));
+  }
   return fmt::format("taint {} isn't tolerated",
                      FirstUntoleratedTaint(spec, info.node->taints)->ToString());
 }
@@ -348,6 +363,8 @@ const char* TextOf(RejectionCode code) {
       return "untolerated taint";
     case RejectionCode::kNodeSelector:
       return "nodeSelector or node affinity doesn't match";
+    case RejectionCode::kNodeFeature:
+      return "feature not declared";
     case RejectionCode::kResources:
       return "not enough free";
     case RejectionCode::kHostPorts:

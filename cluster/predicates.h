@@ -33,6 +33,7 @@ enum class RejectionCode {
   kUnschedulable,
   kUntoleratedTaint,
   kNodeSelector,  // nodeSelector or required node affinity
+  kNodeFeature,   // the kubelet doesn't declare what the pod needs it to do
   kResources,
   kHostPorts,
   kVolume,  // a bound volume can't be reached from here, or a claim isn't ready for use

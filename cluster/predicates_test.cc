@@ -115,6 +115,19 @@ TEST(CheckClass, JudgesNodeAndSpecAlone) {
                  {"node.kubernetes.io/unschedulable", true, "", TaintEffect::kNoExecute}};
            },
            kUnschedulable, "cordoned"},
+          {"a kubelet that declares what the pod needs, and more",
+           [](Snapshot&, kube::Node& node) {
+             node.declared_features = {"Able", "RestartAllContainersOnContainerExits"};
+           },
+           [](kube::PodSpec& spec) {
+             spec.node_features = {"RestartAllContainersOnContainerExits"};
+           },
+           {},
+           ""},
+          {"one that declares another",
+           [](Snapshot&, kube::Node& node) { node.declared_features = {"Able"}; },
+           [](kube::PodSpec& spec) { spec.node_features = {"Able", "Willing"}; }, kNodeFeature,
+           "its kubelet doesn't declare Willing"},
           {"NoSchedule", Tainted(TaintEffect::kNoSchedule), no_pod_change, kUntoleratedTaint,
            "taint gpu=yes:NoSchedule isn't tolerated"},
           {"NoExecute", Tainted(TaintEffect::kNoExecute), no_pod_change, kUntoleratedTaint,

@@ -16,7 +16,7 @@ constexpr std::string_view kVirtualPrefix = "nodeclaim/";
 // Whether they are the same to CheckClass.
 bool SameClass(const kube::Node& a, const kube::Node& b) {
   return a.meta.labels == b.meta.labels && a.unschedulable == b.unschedulable &&
-         a.taints == b.taints;
+         a.taints == b.taints && a.declared_features == b.declared_features;
 }
 
 bool SameClass(const kube::NodeClaim* a, const kube::NodeClaim* b) {

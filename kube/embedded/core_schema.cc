@@ -207,9 +207,9 @@ NodeSelectorTerm ! matchExpressions:*NodeSelectorRequirement matchFields:*NodeSe
 NodeSpec configSource:NodeConfigSource externalID:s podCIDR:s podCIDRs:*s@ providerID:s
   taints:*Taint unschedulable:b
 NodeStatus addresses:*NodeAddress@type allocatable:%q capacity:%q conditions:*NodeCondition@type
-  config:NodeConfigStatus daemonEndpoints:NodeDaemonEndpoints features:NodeFeatures
-  images:*ContainerImage nodeInfo:NodeSystemInfo phase:s runtimeHandlers:*NodeRuntimeHandler
-  volumesAttached:*AttachedVolume volumesInUse:*s
+  config:NodeConfigStatus daemonEndpoints:NodeDaemonEndpoints declaredFeatures:*s
+  features:NodeFeatures images:*ContainerImage nodeInfo:NodeSystemInfo phase:s
+  runtimeHandlers:*NodeRuntimeHandler volumesAttached:*AttachedVolume volumesInUse:*s
 NodeSwapStatus capacity:l
 NodeSystemInfo architecture:s bootID:s containerRuntimeVersion:s kernelVersion:s
   kubeProxyVersion:s kubeletVersion:s machineID:s operatingSystem:s osImage:s swap:NodeSwapStatus

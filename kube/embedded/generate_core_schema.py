@@ -31,6 +31,7 @@ LEAVES = {"Quantity": "q", "Time": "t", "MicroTime": "T", "IntOrString": "x"}
 # Fields of later releases that Muster names, by type.
 LATER = {
     "CSIDriverSpec": {"preventPodSchedulingIfMissing": "b"},
+    "NodeStatus": {"declaredFeatures": "*s"},
     "PodSpec": {"schedulingGroup": "PodSchedulingGroup"},
     "PodSchedulingGroup": {"podGroupName": "s"},
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -61,6 +62,10 @@ absl::StatusOr<Node> Decode<Node>(std::string_view json) {
   node.capacity = ReadResourceList(status.Get("capacity"));
   const JsonValue allocatable = status.Get("allocatable");
   node.allocatable = allocatable.present() ? ReadResourceList(allocatable) : node.capacity;
+  status.Get("declaredFeatures").ForEach([&node](const JsonValue& feature) {
+    node.declared_features.push_back(feature.String());
+  });
+  std::ranges::sort(node.declared_features);
   ReadReadiness(status.Get("conditions"), node);
   node.ill = ReadIllness(status.Get("conditions"));
   if (!reader.status().ok()) return reader.status();

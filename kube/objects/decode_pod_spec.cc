@@ -140,6 +140,29 @@ void ReadVolumes(const JsonValue& volumes, const ObjectMeta& meta, PodSpec& spec
   });
 }
 
+// k8s.io/component-helpers/nodedeclaredfeatures v0.37: what of a pod only some kubelets can do.
+std::vector<std::string> ReadNodeFeatures(const JsonValue& spec) {
+  std::set<std::string> features;
+  for (std::string_view list : {"containers", "initContainers"}) {
+    spec.Get(list).ForEach([&](const JsonValue& container) {
+      container.Get("restartPolicyRules").ForEach([&](const JsonValue& rule) {
+        if (rule.Get("action").View() == "RestartAllContainers") {
+          features.insert("RestartAllContainersOnContainerExits");
+        }
+      });
+      container.Get("volumeMounts").ForEach([&](const JsonValue& mount) {
+        mount.Get("bindMountOptions").ForEach([&](const JsonValue&) {
+          features.insert("VolumeBindMountOptions");
+        });
+      });
+    });
+  }
+  if (spec.Get("hostNetwork").Bool() && !spec.Get("hostUsers").Bool(true)) {
+    features.insert("UserNamespacesHostNetworkSupport");
+  }
+  return {features.begin(), features.end()};
+}
+
 // Of a container's status, or of the whole pod's.
 GivenResources ReadGiven(const JsonValue& status) {
   GivenResources given;
@@ -220,6 +243,7 @@ PodSpec ReadPodSpec(const JsonValue& spec, const JsonValue& status, const Object
   });
   ReadVolumes(spec.Get("volumes"), meta, result);
   spec.Get("resourceClaims").ForEach([&](const JsonValue&) { result.uses_resource_claims = true; });
+  result.node_features = ReadNodeFeatures(spec);
   result.runtime_class_name = spec.Get("runtimeClassName").String();
 
   auto requests = EffectiveRequests(ReadResources(spec, status));

@@ -365,6 +365,20 @@ TEST(DecodePod, NamesItsVolumeClaims) {
   EXPECT_THAT(pod.spec->ephemeral_claims, ElementsAre("p-scratch"));
 }
 
+TEST(DecodePod, NamesWhatKubeletsHaveToDeclare) {
+  EXPECT_THAT(PodOf(R"({"hostNetwork":true,"hostUsers":true,"containers":[{"name":"c",
+      "restartPolicyRules":[{"action":"Restart"}],"volumeMounts":[{"name":"v"}]}]})")
+                  .spec->node_features,
+              ElementsAre());
+  EXPECT_THAT(PodOf(R"({"hostUsers":false})").spec->node_features, ElementsAre());
+  EXPECT_THAT(PodOf(R"({"hostNetwork":true,"hostUsers":false,
+      "initContainers":[{"name":"i","restartPolicyRules":[{"action":"RestartAllContainers"}]}],
+      "containers":[{"name":"c","volumeMounts":[{"name":"v","bindMountOptions":["noexec"]}]}]})")
+                  .spec->node_features,
+              ElementsAre("RestartAllContainersOnContainerExits",
+                          "UserNamespacesHostNetworkSupport", "VolumeBindMountOptions"));
+}
+
 TEST(DecodePod, ReadsStatus) {
   const Pod pod = PodOf("{}", R"({"phase":"Failed","reason":"UnexpectedAdmissionError",
       "message":"no GPU","nominatedNodeName":"n2",

@@ -20,6 +20,7 @@ struct Node {
   std::vector<Taint> taints;
   ResourceList capacity;
   ResourceList allocatable;
+  std::vector<std::string> declared_features;  // by its kubelet (1.36), sorted
   bool ready = false;
   std::string ready_message;  // of the Ready condition while it isn't True
   // When that condition last changed its status; absent if it doesn't say.

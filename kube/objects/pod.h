@@ -106,6 +106,8 @@ struct PodSpec {
   std::vector<std::string> persistent_volume_claims;  // claim names, generic ephemeral ones too
   std::vector<std::string> ephemeral_claims;          // of those: the pod's own, made for it alone
   bool uses_resource_claims = false;                  // DRA
+  // What kubelets have to declare of themselves (status.declaredFeatures), sorted.
+  std::vector<std::string> node_features;
   std::string runtime_class_name;
   bool operator==(const PodSpec&) const = default;
 };

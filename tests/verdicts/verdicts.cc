@@ -45,6 +45,8 @@ Plugins SpokenFor(RejectionCode code) {
       return {"TaintToleration"};
     case RejectionCode::kNodeSelector:
       return {"NodeAffinity"};
+    case RejectionCode::kNodeFeature:
+      return {"NodeDeclaredFeatures"};
     case RejectionCode::kResources:
       return {"NodeResourcesFit"};
     case RejectionCode::kHostPorts:
@@ -66,8 +68,8 @@ Plugins SpokenFor(RejectionCode code) {
   }
 }
 
-const Plugins kClassPlugins = {"NodeUnschedulable", "TaintToleration", "NodeAffinity",
-                               "VolumeBinding", "VolumeZone"};
+const Plugins kClassPlugins = {"NodeUnschedulable",    "TaintToleration", "NodeAffinity",
+                               "NodeDeclaredFeatures", "VolumeBinding",   "VolumeZone"};
 const Plugins kRoomPlugins = {"NodePorts", "NodeResourcesFit"};
 const Plugins kAttachPlugins = {"NodeVolumeLimits", "VolumeRestrictions"};
 const Plugins kRelationPlugins = {"InterPodAffinity", "PodTopologySpread"};

@@ -364,6 +364,7 @@ func (d dice) incomingPod(made *cluster, number int) *v1.Pod {
 	if d.chance(20) {
 		pod.Spec.NodeSelector = map[string]string{d.pick("zone", "rack"): d.pick("a", "b")}
 	}
+	d.useFeature(&pod.Spec)
 	for range d.Intn(3) {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, d.toleration())
 	}
@@ -387,6 +388,28 @@ func (d dice) incomingPod(made *cluster, number int) *v1.Pod {
 		d.ephemeral(made, pod)
 	}
 	return pod
+}
+
+// What kubelets declare that pods can ask for.
+var nodeFeatures = []string{
+	"RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport", "VolumeBindMountOptions"}
+
+// useFeature lets the pod need what not all kubelets can do, or nearly so.
+func (d dice) useFeature(spec *v1.PodSpec) {
+	if d.chance(6) {
+		action := v1.ContainerRestartRuleAction(d.pick("Restart", "RestartAllContainers"))
+		spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: action}}
+	}
+	if d.chance(6) {
+		spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v0", MountPath: "/v"}}
+		if d.chance(60) {
+			spec.Containers[0].VolumeMounts[0].BindMountOptions = []string{"noexec"}
+		}
+	}
+	if d.chance(6) || spec.HostNetwork {
+		users := d.chance(30)
+		spec.HostUsers = &users
+	}
 }
 
 // mount gives the pod one or two of these claims.
@@ -502,6 +525,11 @@ func (d dice) node(number int) *v1.Node {
 	}
 	if d.chance(2) {
 		delete(node.Status.Allocatable, "pods")
+	}
+	for _, feature := range nodeFeatures {
+		if d.chance(50) {
+			node.Status.DeclaredFeatures = append(node.Status.DeclaredFeatures, feature)
+		}
 	}
 	node.Status.Capacity = node.Status.Allocatable
 	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
