@@ -31,6 +31,12 @@ std::optional<Unstartable> WhyNotAlone(const Snapshot& snapshot, const kube::Pod
                     pod.meta.name),
         kFix};
   }
+  if (!pod.spec->inline_volume.empty()) {
+    return Unstartable{fmt::format("{} has a volume without a claim (spec.volumes[].{}), and a "
+                                   "Muster without a kube-scheduler knows nothing of those",
+                                   pod.meta.name, pod.spec->inline_volume),
+                       fmt::format("give it a PersistentVolumeClaim, or {}", kFix)};
+  }
   for (const kube::PersistentVolumeClaim* claim : UnboundClaims(snapshot, pod)) {
     if (!IsOfMadeVolumes(snapshot, *claim)) continue;
     std::string why = WhyNotCounted(snapshot, *claim);
@@ -80,7 +86,6 @@ std::optional<Unstartable> WhyUnstartable(const Snapshot& snapshot,
   Wants wants;
   for (const std::string& uid : pods) {
     const kube::Pod& pod = *snapshot.FindPod(uid);
-    if (pod.spec->persistent_volume_claims.empty() && !pod.spec->uses_resource_claims) continue;
     if (alone) {
       if (auto why = WhyNotAlone(snapshot, pod, &wants)) return why;
     }

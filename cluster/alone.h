@@ -20,9 +20,10 @@ struct Unstartable {
 
 // Of these pods, by UID, the first thing that is in the way. A ReadWriteOncePod claim that two of
 // them name, or that a pod has which is bound; and if they are to be started `alone`, device claims
-// (dynamic resource allocation), and claims that are to be bound to one of the volumes that
-// somebody has made, where these can't be counted node by node: they are chosen by labels, reached
-// by several nodes, or asked for in different ways.
+// (dynamic resource allocation), volumes without a claim that kube-scheduler's plugins judge, and
+// claims that are to be bound to one of the volumes that somebody has made, where these can't be
+// counted node by node: they are chosen by labels, reached by several nodes, or asked for in
+// different ways.
 std::optional<Unstartable> WhyUnstartable(const Snapshot& snapshot,
                                           const std::vector<std::string>& pods, bool alone);
 

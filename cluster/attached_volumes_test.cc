@@ -361,6 +361,17 @@ TEST(WhyUnstartable, TwoPodsOfAGangCannotHaveAClaimThatIsOnePodsAlone) {
   EXPECT_FALSE(WhyUnstartable(world.snapshot, gang, /*alone=*/false));
 }
 
+TEST(WhyUnstartable, AVolumeWithoutAClaimIsJudgedByAKubeSchedulerAlone) {
+  VolumeWorld world;
+  world.snapshot.Upsert(
+      With(MakePod("p"), [](kube::PodSpec& spec) { spec.inline_volume = "awsElasticBlockStore"; }));
+  EXPECT_FALSE(WhyUnstartable(world.snapshot, {"pod-p"}, /*alone=*/false));
+  const auto why = WhyUnstartable(world.snapshot, {"pod-p"}, /*alone=*/true);
+  EXPECT_EQ(why->what,
+            "p has a volume without a claim (spec.volumes[].awsElasticBlockStore), and a Muster "
+            "without a kube-scheduler knows nothing of those");
+}
+
 TEST(WhyUnstartable, APodMayNameAClaimOfOnePodInTwoOfItsVolumes) {
   VolumeWorld world;
   world.Bind("x", kDisk, kube::kReadWriteOncePod);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <utility>
@@ -12,6 +13,12 @@
 
 namespace muster::kube {
 namespace {
+
+// What VolumeRestrictions keeps one pod's alone, and NodeVolumeLimits counts
+// (pkg/scheduler/framework/plugins v1.37).
+constexpr std::array<std::string_view, 7> kJudgedInline = {
+    "awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd", "azureDisk", "cinder",
+    "portworxVolume"};
 
 // Calls visit(key, label) for each key of which there is a label, once.
 template <typename Visit>
@@ -136,6 +143,9 @@ void ReadVolumes(const JsonValue& volumes, const ObjectMeta& meta, PodSpec& spec
     } else if (volume.Get("ephemeral").present() && !meta.name.empty()) {
       spec.ephemeral_claims.push_back(fmt::format("{}-{}", meta.name, volume.Get("name").View()));
       spec.persistent_volume_claims.push_back(spec.ephemeral_claims.back());
+    }
+    for (std::string_view kind : kJudgedInline) {
+      if (spec.inline_volume.empty() && volume.Get(kind).present()) spec.inline_volume = kind;
     }
   });
 }

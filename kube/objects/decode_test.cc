@@ -365,6 +365,18 @@ TEST(DecodePod, NamesItsVolumeClaims) {
   EXPECT_THAT(pod.spec->ephemeral_claims, ElementsAre("p-scratch"));
 }
 
+TEST(DecodePod, NamesAVolumeWithoutAClaimThatSchedulersJudge) {
+  const auto kind = [](const std::string& volumes) {
+    return PodOf(R"({"volumes":[{"name":"e","emptyDir":{}},)" + volumes + "]}").spec->inline_volume;
+  };
+  EXPECT_EQ(kind(R"({"name":"v","persistentVolumeClaim":{"claimName":"data"}})"), "");
+  EXPECT_EQ(kind(R"({"name":"v","nfs":{"server":"s","path":"/"}})"), "");
+  EXPECT_EQ(kind(R"({"name":"v","csi":{"driver":"d"}})"), "");
+  EXPECT_EQ(kind(R"({"name":"v","awsElasticBlockStore":{"volumeID":"vol-1"}})"),
+            "awsElasticBlockStore");
+  EXPECT_EQ(kind(R"({"name":"v","azureDisk":{}},{"name":"w","iscsi":{}})"), "azureDisk");
+}
+
 TEST(DecodePod, NamesWhatKubeletsHaveToDeclare) {
   EXPECT_THAT(PodOf(R"({"hostNetwork":true,"hostUsers":true,"containers":[{"name":"c",
       "restartPolicyRules":[{"action":"Restart"}],"volumeMounts":[{"name":"v"}]}]})")

@@ -106,6 +106,9 @@ struct PodSpec {
   std::vector<std::string> persistent_volume_claims;  // claim names, generic ephemeral ones too
   std::vector<std::string> ephemeral_claims;          // of those: the pod's own, made for it alone
   bool uses_resource_claims = false;                  // DRA
+  // The first volume that is written in the pod without a claim, and that schedulers judge: its
+  // kind ("awsElasticBlockStore"); empty: there is none.
+  std::string inline_volume;
   // What kubelets have to declare of themselves (status.declaredFeatures), sorted.
   std::vector<std::string> node_features;
   std::string runtime_class_name;
