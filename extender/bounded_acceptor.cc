@@ -149,12 +149,13 @@ class BoundedAcceptor::Impl {
     }
     const int on = 1;
     setsockopt(accepted.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    while (connections_.size() >= max_connections_) EndOldestOfTheLargest();
+    uint64_t ended = 0;
+    for (; connections_.size() >= max_connections_; ++ended) EndOldestOfTheLargest();
     const uint64_t number = ++accepted_;
     Await(watched.get(), EPOLLRDHUP, number);
     connections_.emplace(number, Connection{std::move(watched), peer.address()});
     ++of_peer_[peer.address()];
-    Count(0);
+    Count(ended);
     take_(accepted.release());
   }
 
@@ -167,7 +168,6 @@ class BoundedAcceptor::Impl {
         [&](const auto& connection) { return connection.second.peer == largest->first; });
     shutdown(oldest->second.file.get(), SHUT_RDWR);
     Drop(oldest);
-    Count(1);
   }
 
   // It has ended, or its peer has.

@@ -13,7 +13,7 @@ namespace {
 constexpr absl::Duration kClockSkew = absl::Minutes(5);
 // Far less than an attempt's deadline: until then, who takes over a gang that has just lost members
 // takes it for a commit that was cut off.
-constexpr absl::Duration kNoted = absl::Seconds(10);
+constexpr absl::Duration kNoted = absl::Minutes(1);
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -93,13 +94,15 @@ class ApiRoutesTest : public ::testing::Test {
   }
   // As the API server asks for a user.
   HttpsGot As(const std::string& user, const std::string& path,
-              const std::vector<std::string>& more = {}) {
+              const std::vector<std::string>& more = {},
+              std::function<bool(const std::string& line)> on_line = {}) {
     HttpsAsked asked{.port = server_->port(),
                      .authority = authority_.chain,
                      .path = path,
                      .headers = {"X-Remote-User: " + user},
                      .certificate = client_.certificate_pem,
-                     .key = client_.key_pem};
+                     .key = client_.key_pem,
+                     .on_line = std::move(on_line)};
     asked.headers.insert(asked.headers.end(), more.begin(), more.end());
     return HttpsGet(asked);
   }
@@ -245,18 +248,47 @@ std::vector<std::string> EventsIn(const std::string& body) {
 
 class ApiWatchTest : public ApiRoutesTest {
  protected:
-  // Of a watch that goes on for a second, in which these things happen.
-  HttpsGot Watched(const std::string& path, std::vector<std::function<void()>> happens) {
-    std::thread meanwhile([&, subscriptions = store_.subscriptions()] {
-      while (!happens.empty() && store_.subscriptions() == subscriptions) std::this_thread::yield();
-      for (const auto& each : happens) {
-        absl::SleepFor(absl::Milliseconds(100));
-        each();
+  // What happens during a watch, and of how many events that watch tells because of it.
+  struct Happening {
+    size_t events;
+    std::function<void()> happens;
+  };
+  // Of a watch that tells of `first` events, and then of what happens, each thing once all before
+  // it was told. Where it is to tell of nothing it goes on for a second.
+  HttpsGot Watched(const std::string& path, size_t first, std::vector<Happening> happenings = {}) {
+    std::mutex mutex;  // of both
+    const auto subscriptions = store_.subscriptions();
+    size_t awaited = first;
+    auto next = happenings.begin();
+    // False if all has happened and was told.
+    const auto go_on = [&] {
+      while (awaited == 0 && next != happenings.end()) {
+        next->happens();
+        awaited += (next++)->events;
       }
-    });
-    HttpsGot got = As("operator", At(path) + (path.find('?') == std::string::npos ? "?" : "&") +
-                                      "watch=true&timeoutSeconds=2");
-    meanwhile.join();
+      return awaited > 0;
+    };
+    std::thread at_once;  // what happens first, where no event comes before
+    if (first == 0 && !happenings.empty()) {
+      at_once = std::thread([&] {
+        while (store_.subscriptions() == subscriptions) std::this_thread::yield();
+        const std::lock_guard lock(mutex);
+        go_on();
+      });
+    }
+    const bool nothing = first == 0 && happenings.empty();
+    HttpsGot got = As("operator",
+                      At(path) + (path.find('?') == std::string::npos ? "?" : "&") +
+                          (nothing ? "watch=true&timeoutSeconds=1" : "watch=true"),
+                      {}, [&](const std::string&) {
+                        const std::lock_guard lock(mutex);
+                        if (awaited > 0) --awaited;
+                        return go_on();
+                      });
+    if (at_once.joinable()) at_once.join();
+    // The server hears of the end a little later, and the next watch's subscription is awaited.
+    const absl::Time late = absl::Now() + absl::Seconds(10);
+    while (store_.subscriptions() != subscriptions && absl::Now() < late) std::this_thread::yield();
     EXPECT_EQ(got.status, 200) << got.body;
     return got;
   }
@@ -274,8 +306,8 @@ class ApiWatchTest : public ApiRoutesTest {
 
 TEST_F(ApiWatchTest, TellsWhatChangesAfterWhatWasListed) {
   const std::string version = VersionOf("/gangs");
-  const HttpsGot got = Watched("/gangs?resourceVersion=" + version,
-                               {Change("new", 1), Change("train", 2), End("new")});
+  const HttpsGot got = Watched("/gangs?resourceVersion=" + version, 0,
+                               {{1, Change("new", 1)}, {1, Change("train", 2)}, {1, End("new")}});
   EXPECT_THAT(EventsIn(got.body), ElementsAre("ADDED new", "MODIFIED train", "DELETED new"));
   // Whoever had been away goes on from where he was, and hears of what is gone.
   std::istringstream lines(got.body);
@@ -283,20 +315,20 @@ TEST_F(ApiWatchTest, TellsWhatChangesAfterWhatWasListed) {
   std::getline(lines, first);
   const std::string seen = json::parse(first)["object"]["metadata"]["resourceVersion"];
   EXPECT_GT(std::stoull(seen), std::stoull(version));
-  EXPECT_THAT(EventsIn(Watched("/gangs?resourceVersion=" + seen, {}).body),
+  EXPECT_THAT(EventsIn(Watched("/gangs?resourceVersion=" + seen, 2).body),
               ElementsAre("MODIFIED train", "DELETED new"));
 }
 
 TEST_F(ApiWatchTest, BeginsWithAllThatIsThereIfNoVersionIsNamed) {
-  EXPECT_THAT(EventsIn(Watched("/gangs", {Change("train", 2)}).body),
+  EXPECT_THAT(EventsIn(Watched("/gangs", 2, {{1, Change("train", 2)}}).body),
               ElementsAre("ADDED train", "ADDED train", "MODIFIED train"));
-  EXPECT_THAT(EventsIn(Watched("/namespaces/team/gangs?resourceVersion=0", {}).body),
+  EXPECT_THAT(EventsIn(Watched("/namespaces/team/gangs?resourceVersion=0", 1).body),
               ElementsAre("ADDED train"));
 }
 
 TEST_F(ApiWatchTest, OfOneByItsName) {
-  EXPECT_THAT(EventsIn(Watched("/namespaces/team/gangs?fieldSelector=metadata.name%3Dtrain",
-                               {Change("other", 1), Change("train", 2)})
+  EXPECT_THAT(EventsIn(Watched("/namespaces/team/gangs?fieldSelector=metadata.name%3Dtrain", 1,
+                               {{0, Change("other", 1)}, {1, Change("train", 2)}})
                            .body),
               ElementsAre("ADDED train", "MODIFIED train"));
 }
@@ -307,12 +339,13 @@ TEST_F(ApiWatchTest, OneObjectHasAName) {
   pod->set_kind("Pod");
   const std::string version = VersionOf("/gangs");
   EXPECT_THAT(
-      EventsIn(
-          Watched("/gangs?resourceVersion=" + version,
-                  {[&] { store_.Publish({{GangKey{"team", "train", true}, pod}}); }, End("train"),
-                   [&] { store_.Publish({{GangKey{"team", "train", true}, nullptr}}); }})
-              .body),
-      ElementsAre("MODIFIED train", "DELETED train"));
+      EventsIn(Watched("/gangs?resourceVersion=" + version, 0,
+                       {{0, [&] { store_.Publish({{GangKey{"team", "train", true}, pod}}); }},
+                        {1, Change("other", 1)},
+                        {1, End("train")},
+                        {1, [&] { store_.Publish({{GangKey{"team", "train", true}, nullptr}}); }}})
+                   .body),
+      ElementsAre("ADDED other", "MODIFIED train", "DELETED train"));
 }
 
 // What is published as a list is told object by object.
@@ -325,34 +358,38 @@ TEST_F(ApiWatchTest, OfAListTellsWhatIsAnotherThanBefore) {
     };
   };
   const std::string version = VersionOf("/nodes");
-  EXPECT_THAT(EventsIn(Watched("/nodes?resourceVersion=" + version,
-                               {nodes({"n1", "n2", "n3"}, v1::USABLE),
-                                nodes({"n1", "n3"}, v1::GOING), nodes({"n1", "n3"}, v1::GOING)})
+  EXPECT_THAT(EventsIn(Watched("/nodes?resourceVersion=" + version, 0,
+                               {{1, nodes({"n1", "n2", "n3"}, v1::USABLE)},
+                                {2, nodes({"n1", "n3"}, v1::GOING)},
+                                {0, nodes({"n1", "n3"}, v1::GOING)}})
                            .body),
               ElementsAre("ADDED n3", "MODIFIED n1", "DELETED n2"));
   // Whoever was away meanwhile is told the same, of each its newest.
-  const HttpsGot again = Watched("/nodes?resourceVersion=" + version, {});
+  const HttpsGot again = Watched("/nodes?resourceVersion=" + version, 3);
   EXPECT_THAT(EventsIn(again.body), ElementsAre("ADDED n3", "MODIFIED n1", "DELETED n2"));
   const json last = json::parse(again.body.substr(again.body.rfind("{\"type\"")));
   EXPECT_EQ(last["object"]["metadata"]["resourceVersion"], VersionOf("/nodes"));
-  EXPECT_THAT(EventsIn(Watched("/nodes", {nodes({"n1"}, v1::GOING)}).body),
+  EXPECT_THAT(EventsIn(Watched("/nodes", 2, {{1, nodes({"n1"}, v1::GOING)}}).body),
               ElementsAre("ADDED n3", "ADDED n1", "DELETED n3"));
-  EXPECT_THAT(EventsIn(Watched("/nodes?fieldSelector=metadata.name%3Dn2",
-                               {nodes({"n1", "n2"}, v1::USABLE), nodes({"n1"}, v1::GOING)})
-                           .body),
-              ElementsAre("ADDED n2", "DELETED n2"));
+  EXPECT_THAT(
+      EventsIn(Watched("/nodes?fieldSelector=metadata.name%3Dn2", 0,
+                       {{1, nodes({"n1", "n2"}, v1::USABLE)}, {1, nodes({"n1"}, v1::GOING)}})
+                   .body),
+      ElementsAre("ADDED n2", "DELETED n2"));
 }
 
 TEST_F(ApiWatchTest, OfQueuesOfANamespaceAndOfTheCluster) {
-  EXPECT_THAT(EventsIn(Watched("/namespaces/team/localqueues", {}).body),
+  EXPECT_THAT(EventsIn(Watched("/namespaces/team/localqueues", 1).body),
               ElementsAre("ADDED default"));
-  EXPECT_THAT(EventsIn(Watched("/namespaces/other/localqueues", {}).body), ElementsAre());
-  EXPECT_THAT(EventsIn(Watched("/clusterqueues", {[this] {
-                                 auto queues =
-                                     std::make_unique<v1::ListQueuesResponse>(*MakeQueues());
-                                 queues->mutable_queues(0)->set_pending(7);
-                                 store_.Publish(Listed::kQueues, std::move(queues));
-                               }})
+  EXPECT_THAT(EventsIn(Watched("/namespaces/other/localqueues", 0).body), ElementsAre());
+  EXPECT_THAT(EventsIn(Watched("/clusterqueues", 1,
+                               {{1,
+                                 [this] {
+                                   auto queues =
+                                       std::make_unique<v1::ListQueuesResponse>(*MakeQueues());
+                                   queues->mutable_queues(0)->set_pending(7);
+                                   store_.Publish(Listed::kQueues, std::move(queues));
+                                 }}})
                            .body),
               ElementsAre("ADDED gpus", "MODIFIED gpus"));
 }
@@ -366,7 +403,7 @@ TEST_F(ApiWatchTest, OfAListForgetsWhatIsLongGone) {
   store_.Publish(Listed::kNodes, MakeNodes({"n1"}));
   const std::string after = VersionOf("/nodes");
   EXPECT_EQ(As("operator", At("/nodes?watch=1&resourceVersion=" + before)).status, 410);
-  EXPECT_THAT(EventsIn(Watched("/nodes?resourceVersion=" + after, {}).body), ElementsAre());
+  EXPECT_THAT(EventsIn(Watched("/nodes?resourceVersion=" + after, 0).body), ElementsAre());
   // And what another leader told is unknown here.
   store_.SetClosed("another one leads");
   store_.SetClosed("");
@@ -384,11 +421,13 @@ TEST_F(ApiWatchTest, ShowsTablesToKubectl) {
 }
 
 TEST_F(ApiWatchTest, EndsWhereItsStoryBreaksOff) {
-  EXPECT_THAT(EventsIn(Watched("/gangs", {[this] { store_.SetClosed("another one leads"); }}).body),
-              ElementsAre("ADDED train", "ADDED train", "ERROR Expired"));
+  EXPECT_THAT(
+      EventsIn(Watched("/gangs", 2, {{1, [this] { store_.SetClosed("another one leads"); }}}).body),
+      ElementsAre("ADDED train", "ADDED train", "ERROR Expired"));
   store_.SetClosed("");
-  EXPECT_THAT(EventsIn(Watched("/nodes", {[this] { store_.SetClosed("another one leads"); }}).body),
-              ElementsAre("ADDED n1", "ADDED n2", "ERROR Expired"));
+  EXPECT_THAT(
+      EventsIn(Watched("/nodes", 2, {{1, [this] { store_.SetClosed("another one leads"); }}}).body),
+      ElementsAre("ADDED n1", "ADDED n2", "ERROR Expired"));
 }
 
 TEST_F(ApiWatchTest, WhatCannotBeGoneOnFromIsRefused) {

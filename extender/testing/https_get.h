@@ -4,6 +4,7 @@
 #include <curl/curl.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,9 @@ struct HttpsAsked {
   std::string certificate = {};
   std::string key = {};
   long limit_ms = 10'000;
+  // Called with each line of the answer's body, without its end, as it comes; false ends the
+  // answer.
+  std::function<bool(const std::string& line)> on_line = {};
 };
 
 struct HttpsGot {
@@ -30,6 +34,25 @@ struct HttpsGot {
   std::string body;
   std::string error;
 };
+
+struct Lines {
+  std::string* body;
+  const std::function<bool(const std::string& line)>* on_line;
+  size_t told = 0;
+};
+
+inline size_t AppendLines(char* data, size_t size, size_t count, void* out) {
+  auto* const lines = static_cast<Lines*>(out);
+  lines->body->append(data, size * count);
+  while (*lines->on_line) {
+    const size_t end = lines->body->find('\n', lines->told);
+    if (end == std::string::npos) break;
+    const std::string line = lines->body->substr(lines->told, end - lines->told);
+    lines->told = end + 1;
+    if (!(*lines->on_line)(line)) return CURL_WRITEFUNC_ERROR;
+  }
+  return size * count;
+}
 
 inline size_t AppendToText(char* data, size_t size, size_t count, void* out) {
   static_cast<std::string*>(out)->append(data, size * count);
@@ -65,8 +88,9 @@ inline HttpsGot HttpsGet(const HttpsAsked& asked) {
     curl_easy_setopt(curl.get(), CURLOPT_SSLCERT_BLOB, &certificate);
     curl_easy_setopt(curl.get(), CURLOPT_SSLKEY_BLOB, &key);
   }
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, AppendToText);
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &got.body);
+  Lines lines{.body = &got.body, .on_line = &asked.on_line};
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, AppendLines);
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &lines);
   curl_easy_setopt(curl.get(), CURLOPT_HEADERFUNCTION, AppendToText);
   curl_easy_setopt(curl.get(), CURLOPT_HEADERDATA, &got.header);
   curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT_MS, asked.limit_ms);

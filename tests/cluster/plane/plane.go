@@ -203,7 +203,7 @@ func (p *Plane) start(options Options) (err error) {
 		"--service-account-private-key-file="+p.identities.path("service-account.key"),
 		// kwok answers for the kubelets; a busy machine must not look like
 		// dead nodes.
-		"--node-monitor-grace-period=10m",
+		"--node-monitor-grace-period=1h",
 		"--kube-api-qps=1000", "--kube-api-burst=1000",
 	)...); err != nil {
 		return err
