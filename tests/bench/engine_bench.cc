@@ -2,7 +2,7 @@
 // with two classes of members each, on 5,000 nodes.
 //
 //   engine_bench                          every part
-//   engine_bench PART...                  events, mixed, sizes, memory, huge
+//   engine_bench PART...                  events, mixed, sizes, memory, plan, pods
 //   engine_bench beats GANGS NODES BEATS  only heartbeats, in a cluster of that size
 //
 // events   Each event by itself, until the engine has nothing left to do: a node's heartbeat, which
@@ -16,11 +16,12 @@
 // table
 //          and as engine_bench.svg beside this program. What doesn't depend on the size is flat.
 // memory   Resident memory with 20,000 nodes, 150,000 foreign pods and 1,000 gangs.
-// huge     100,000 nodes of three families in three zones with 700,000 pods, once in each mode:
-// from
-//          a gang's last member until its plan is there, for 10,000 members that take a node each,
-//          anywhere and in one domain of a network layer; pod events, a thousand to a step, then
-//          also while 1,000 gangs wait; and memory for each node and pod.
+// plan     On 100,000 nodes of three families in three zones with 615,000 pods, a gang of 10,000
+//          members that take a node each, anywhere and in one domain of a network layer, in each
+//          mode: what its plan takes, all steps from its last member until the plan is in force,
+//          and what is left for each member until it is bound.
+// pods     In the same cluster with 50,000 more pods: pod events, a thousand to a step, then also
+//          while all nodes are taken and 1,000 gangs wait; and memory for each node and pod.
 //
 // Times are CPU times of the thread, so that what else the machine does hardly matters; making the
 // objects, carrying out what is decided, and reading the clock isn't counted. Each part runs in a
@@ -71,6 +72,7 @@ constexpr double kResidentMiB = 450;
 constexpr double kFlat = 0.35;
 constexpr int kEventsPerSecond = 2'000;
 constexpr double kHugePlanUs = 100'000;
+constexpr double kHugeStepsUs = 500'000;
 constexpr double kHugeEventsPerSecond = 100'000;
 
 // --- figures, and processes that find them ---
@@ -452,6 +454,7 @@ void MeasureMemory(const Teller& teller) {
 constexpr int kHugeNodes = 100'000;
 constexpr int kHugeGang = 10'000;
 constexpr int kHugeServices = 50'000;
+constexpr int kHugeRounds = 5;
 constexpr int kTakenPercent = 15;  // of the nodes, at first
 constexpr int kNetworks = 6;       // domains of the network's first layer, two to a zone
 constexpr const char* kNetworkLayer = "topology.k8s.aws/network-node-layer-1";
@@ -479,13 +482,25 @@ void ChangeHugeNode(int number, kube::Node* node) {
 
 bool HasTenantAtFirst(int node) { return Scattered(node, 100) < kTakenPercent; }
 
-// A gang comes, is planned, is bound whole, and goes.
-void PlanHugeGang(EngineWorld& world, const std::string& level, std::vector<double>* arrival,
-                  std::vector<double>* plan, std::vector<double>* rest) {
+WorldSize HugeSize() {
+  WorldSize size{.gangs = 0, .nodes = kHugeNodes, .services = 0};
+  size.change_node = ChangeHugeNode;
+  size.has_tenant = HasTenantAtFirst;
+  return size;
+}
+
+// What a gang of kHugeGang took, each time that one came.
+struct HugeGangs {
+  std::vector<double> arrival, plan, steps, rest;
+};
+
+// One comes, is planned, is bound whole, and goes.
+void RunHugeGang(EngineWorld& world, const std::string& level, HugeGangs* took) {
   world.Settle();
   world.TakeEngineSeconds();
   const std::string gang = world.GangComes(AlikeShape(kHugeGang), level);
-  arrival->push_back(TakeUs(world) / kHugeGang);
+  took->arrival.push_back(TakeUs(world) / kHugeGang);
+  took->plan.push_back(world.KeptPlanSeconds(gang, level) * 1e6);
   const uint64_t plans = world.engine().TakeStats().plans;
   // What comes of the step that plans isn't the plan's.
   world.hold_answers = true;
@@ -495,11 +510,11 @@ void PlanHugeGang(EngineWorld& world, const std::string& level, std::vector<doub
     world.DeliverAnswers();
     if (steps == 100) _exit(1);
   }
-  plan->push_back(TakeUs(world));
+  took->steps.push_back(TakeUs(world));
   world.hold_answers = false;
   world.DeliverAnswers();
   world.Settle();
-  rest->push_back(TakeUs(world) / kHugeGang);
+  took->rest.push_back(TakeUs(world) / kHugeGang);
   const std::vector<EngineWorld::Bound> bound = world.TakeBound();
   std::set<int> networks;
   for (const EngineWorld::Bound& one : bound) {
@@ -512,6 +527,21 @@ void PlanHugeGang(EngineWorld& world, const std::string& level, std::vector<doub
     _exit(1);
   }
   world.GangGoes(gang);
+}
+
+void MeasureHugeGangs(bool standalone, const Teller& teller) {
+  WorldSize size = HugeSize();
+  size.standalone = standalone;
+  EngineWorld world(size);
+  for (const char* level : {"", kNetworkLayer}) {
+    HugeGangs took;
+    for (int round = 0; round < kHugeRounds; ++round) RunHugeGang(world, level, &took);
+    const std::string name = *level == 0 ? "anywhere" : "network";
+    teller.Tell(name + ".arrival", took.arrival);
+    teller.Tell(name + ".plan", took.plan);
+    teller.Tell(name + ".steps", took.steps);
+    teller.Tell(name + ".rest", took.rest);
+  }
 }
 
 // So many of one sort, a thousand to each step.
@@ -538,24 +568,11 @@ void RunPodEvents(EngineWorld& world, const std::string& name, const Teller& tel
   RunEvents(world, name + ".goes", kEvents, teller, [&](int i) { world.ServiceGoes(uids[i]); });
 }
 
-void MeasureHuge(bool standalone, const Teller& teller) {
-  WorldSize size{.gangs = 0, .nodes = kHugeNodes, .services = kHugeServices};
-  size.standalone = standalone;
-  size.change_node = ChangeHugeNode;
-  size.has_tenant = HasTenantAtFirst;
+void MeasureHugePods(const Teller& teller) {
+  WorldSize size = HugeSize();
+  size.services = kHugeServices;
   size.loaded = [&](const std::string& what) { teller.Tell(what, MemoryMiB("VmRSS")); };
   EngineWorld world(size);
-  world.Settle();
-  for (const char* level : {"", kNetworkLayer}) {
-    std::vector<double> arrival, plan, rest;
-    for (int round = 0; round < 5; ++round) {
-      PlanHugeGang(world, level, &arrival, &plan, &rest);
-    }
-    const std::string name = *level == 0 ? "anywhere" : "network";
-    teller.Tell(name + ".arrival", arrival);
-    teller.Tell(name + ".plan", plan);
-    teller.Tell(name + ".rest", rest);
-  }
   RunPodEvents(world, "free", teller);
   for (int node = 0; node < kHugeNodes; ++node) {
     if (!HasTenantAtFirst(node)) world.TenantComes(node);
@@ -739,50 +756,56 @@ bool Memory() {
                    : ""));
 }
 
-bool Huge(bool standalone) {
+bool HugeGangsOf(bool standalone) {
   const Figures figures =
-      RunPart(600, [&](const Teller& teller) { MeasureHuge(standalone, teller); });
-  const std::string mode = standalone ? "standalone" : "extender mode";
-  std::cout << fmt::format("\n{} nodes, {}\n", kHugeNodes, mode);
+      RunPart(300, [&](const Teller& teller) { MeasureHugeGangs(standalone, teller); });
+  std::cout << fmt::format("\na gang of {} on {} nodes, {}\n", kHugeGang, kHugeNodes,
+                           standalone ? "standalone" : "extender mode");
   bool good = true;
   for (const auto& [name, where] : {std::pair{"anywhere", ""}, {"network", " in one network"}}) {
-    good &= JudgeSeries(
-        figures, fmt::format("{}.plan", name),
-        fmt::format("from the last of {} members until they have a plan{}", kHugeGang, where),
-        kHugePlanUs, Judged::kAll);
+    good &= JudgeSeries(figures, fmt::format("{}.plan", name), fmt::format("its plan{}", where),
+                        kHugePlanUs, Judged::kAll);
+    good &= JudgeSeries(figures, fmt::format("{}.steps", name),
+                        "from its last member until the plan is in force", kHugeStepsUs);
     if (!Has(figures, fmt::format("{}.rest.mean", name))) continue;
     std::cout << fmt::format(
-        "for each member: {} when it comes, {} from the plan until it is "
-        "bound and its binding was seen\n",
+        "for each member: {} when it comes, {} from the plan until its binding was seen\n",
         Us(figures.at(fmt::format("{}.arrival.mean", name))),
         Us(figures.at(fmt::format("{}.rest.mean", name))));
   }
+  return good && !Has(figures, "ended");
+}
+
+bool HugeGangsOfBoth() {
+  const bool alone = HugeGangsOf(/*standalone=*/true);
+  return HugeGangsOf(/*standalone=*/false) && alone;
+}
+
+bool HugePods() {
+  const Figures figures = RunPart(600, MeasureHugePods);
+  std::cout << fmt::format("\n{} nodes\n", kHugeNodes);
+  bool good = true;
   for (const auto& [name, when] : {std::pair{"free", "15 % of the nodes taken"},
                                    {"full", "all nodes taken and 1,000 gangs waiting"}}) {
-    double us = 0;
-    std::string each;
-    for (const char* sort : {"comes", "changes", "goes"}) {
-      const auto it = figures.find(fmt::format("{}.{}", name, sort));
-      if (it == figures.end()) {
-        good = Verdict(false, fmt::format("pod events with {}: not measured in time", when));
-        us = 0;
-        break;
+    for (const auto& [sort, what] :
+         {std::pair{"comes", "come"}, {"changes", "change"}, {"goes", "go"}}) {
+      const auto us = figures.find(fmt::format("{}.{}", name, sort));
+      if (us == figures.end()) {
+        good = Verdict(false, fmt::format("pods {} with {}: not measured in time", what, when));
+        continue;
       }
-      us += it->second;
-      each += fmt::format("{}{} {:.0f}", each.empty() ? "" : ", ", sort, 1e6 / it->second);
+      good &= Verdict(1e6 / us->second >= kHugeEventsPerSecond,
+                      fmt::format("{:.0f} pods {} a second with {} (at least {})", 1e6 / us->second,
+                                  what, when, kHugeEventsPerSecond));
     }
-    if (us == 0) continue;
-    good &= Verdict(3e6 / us >= kHugeEventsPerSecond,
-                    fmt::format("{:.0f} pod events a second with {} ({}; at least {})", 3e6 / us,
-                                when, each, kHugeEventsPerSecond));
   }
   if (!Has(figures, "peak")) return false;
   const double node = (figures.at("nodes") - figures.at("nothing")) / kHugeNodes;
   const double pod = (figures.at("pods") - figures.at("nodes")) /
                      (kHugeNodes * (kDaemons + kTakenPercent / 100.0));
   std::cout << fmt::format(
-      "memory: {:.0f} bytes for a node, {:.0f} for a pod on it; {:.0f} MiB "
-      "in the end, {:.0f} at most\n",
+      "memory: {:.0f} bytes for a node, {:.0f} for a pod on it; {:.0f} MiB in the end, {:.0f} at "
+      "most\n",
       node * (1 << 20), pod * (1 << 20), figures.at("resident"), figures.at("peak"));
   return good && !Has(figures, "ended");
 }
@@ -800,7 +823,7 @@ bool Beats(int gangs, int nodes, int beats) {
 }
 
 int Usage() {
-  std::cerr << "usage: engine_bench [events|mixed|sizes|memory|huge]...\n"
+  std::cerr << "usage: engine_bench [events|mixed|sizes|memory|plan|pods]...\n"
                "       engine_bench beats GANGS NODES BEATS\n";
   return 2;
 }
@@ -821,14 +844,11 @@ int Main(const std::vector<std::string>& arguments) {
         {"mixed", Mixed},
         {"sizes", [] { return Sizes(std::filesystem::canonical("/proc/self/exe").parent_path()); }},
         {"memory", Memory},
-        {"huge",
-         [] {
-           const bool alone = Huge(/*standalone=*/true);
-           return Huge(/*standalone=*/false) && alone;
-         }},
+        {"plan", HugeGangsOfBoth},
+        {"pods", HugePods},
     };
     std::vector<std::string> names = arguments;
-    if (names.empty()) names = {"events", "mixed", "sizes", "memory", "huge"};
+    if (names.empty()) names = {"events", "mixed", "sizes", "memory", "plan", "pods"};
     for (const std::string& name : names) {
       if (!parts.contains(name)) return Usage();
     }

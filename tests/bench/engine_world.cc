@@ -398,18 +398,22 @@ std::map<std::string, int> EngineWorld::States() const {
   return states;
 }
 
-coscheduling::Plan EngineWorld::PlanOf(const std::string& gang,
-                                       const std::set<std::string, std::less<>>& kept) const {
-  const cluster::Snapshot& snapshot = engine_.snapshot();
+coscheduling::PlanRequest EngineWorld::RequestOf(const std::string& gang) const {
   coscheduling::PlanRequest request;
-  request.excluded_nodes = kept;
   const size_t members = gangs_.at(gang).members.size();
   for (size_t i = 0; i < members; ++i) {
-    request.members.push_back(snapshot.FindPod(fmt::format("{}-{}", gang, i)));
+    request.members.push_back(engine_.snapshot().FindPod(fmt::format("{}-{}", gang, i)));
   }
   request.required = members;
   request.required_topology_key = kube::kZoneLabel;  // they ask for EFA
-  return coscheduling::MakePlan(snapshot, request);
+  return request;
+}
+
+coscheduling::Plan EngineWorld::PlanOf(const std::string& gang,
+                                       const std::set<std::string, std::less<>>& kept) const {
+  coscheduling::PlanRequest request = RequestOf(gang);
+  request.excluded_nodes = kept;
+  return coscheduling::MakePlan(engine_.snapshot(), request);
 }
 
 bool EngineWorld::IsKept(const std::string& node) const {
@@ -439,6 +443,16 @@ double EngineWorld::PlanSeconds(const std::string& gang) const {
   const coscheduling::Plan plan = PlanOf(gang);
   const double took = ThreadCpu() - before;
   return plan.placements.size() > gangs_.at(gang).members.size() ? 0 : took;
+}
+
+double EngineWorld::KeptPlanSeconds(const std::string& gang, const std::string& required_level) {
+  coscheduling::PlanRequest request = RequestOf(gang);
+  if (!required_level.empty()) request.required_topology_key = required_level;
+  planner_.Follow(engine_.snapshot());
+  const double before = ThreadCpu();
+  const coscheduling::Plan plan = planner_.MakePlan(engine_.snapshot(), request);
+  const double took = ThreadCpu() - before;
+  return plan.complete ? took : absl::ToDoubleSeconds(absl::InfiniteDuration());
 }
 
 }  // namespace muster::bench

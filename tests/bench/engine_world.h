@@ -107,6 +107,9 @@ class EngineWorld {
   std::string FitsButWaits() const;
   // CPU seconds of one plan for this gang as things stand, placed or not.
   double PlanSeconds(const std::string& gang) const;
+  // The same of one planner for all gangs, which has followed the nodes as the engine's has. Its
+  // members ask for one domain of the level, if that is given.
+  double KeptPlanSeconds(const std::string& gang, const std::string& required_level);
   int NumberOf(const std::string& node) const { return node_numbers_.at(node); }
 
  private:
@@ -127,6 +130,7 @@ class EngineWorld {
   template <typename Call>
   void Timed(Call call);
   // Beside nodes that are kept for others.
+  coscheduling::PlanRequest RequestOf(const std::string& gang) const;
   coscheduling::Plan PlanOf(const std::string& gang,
                             const std::set<std::string, std::less<>>& kept = {}) const;
   void Say(kube::Node node);
@@ -159,6 +163,7 @@ class EngineWorld {
   std::vector<coscheduling::NumberedAction> unanswered_;
   std::set<std::string> to_bind_;
   std::vector<Bound> bound_;
+  coscheduling::Planner planner_;
 };
 
 }  // namespace muster::bench
