@@ -105,8 +105,10 @@ void Placement::LeaveDemand(Part* part) {
   if (demand.next == part->order) FindNext(&demand, &part->order);
 }
 
-void Placement::Offer(const cluster::NodeInfo& info) {
-  if (!MayTake(info)) return;
+void Placement::Offer(std::string_view node) {
+  const cluster::NodeInfo* found = snapshot_.FindNode(node);
+  if (found == nullptr || !MayTake(*found)) return;
+  const cluster::NodeInfo& info = *found;
   ++offers_;
   Rooms rooms;
   std::vector<Demand*> demands;
@@ -246,10 +248,7 @@ bool Placement::StillCouldComplete(const Part& part) {
 }
 
 void Placement::OfferReleased() {
-  for (const std::string& node : std::exchange(released_, {})) {
-    const cluster::NodeInfo* info = snapshot_.FindNode(node);
-    if (info != nullptr) Offer(*info);
-  }
+  for (const std::string& node : std::exchange(released_, {})) Offer(node);
 }
 
 std::vector<Placement::Order> Placement::FirstUninformed(size_t most) const {
