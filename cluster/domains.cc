@@ -43,17 +43,13 @@ bool Domains::Share(int slot, int other, int level) const {
 }
 
 void Domains::Follow(const Snapshot& snapshot) {
-  const auto changed = snapshot.log().Since(position_);
-  position_ = snapshot.log().end();
+  const std::vector<int> changed = snapshot.class_log().Since(position_);
+  position_ = snapshot.class_log().end();
   const uint64_t before = shape_;
   nodes_.resize(snapshot.slot_count());
   of_family_.clear();
   if (!followed_) hosts_.reserve(nodes_.size());
-  if (changed && followed_) {
-    for (int slot : *changed) Refresh(snapshot, slot);
-  } else {
-    for (size_t slot = 0; slot < nodes_.size(); ++slot) Refresh(snapshot, static_cast<int>(slot));
-  }
+  for (int slot : changed) Refresh(snapshot, slot);
   if (!followed_) PutInOrder();
   followed_ = true;
   if (shape_ == before) return;

@@ -116,7 +116,7 @@ class Domains {
   std::vector<int> order_;
   // Where nodes of a family (node_families.h) hang, as found in this call; -1: not yet.
   std::vector<int> of_family_;
-  uint64_t position_ = 0;  // in the snapshot's log
+  uint64_t position_ = 0;  // in the snapshot's class_log
   uint64_t shape_ = 0;
   bool followed_ = false;
   // Of levels of one meaning: in which domains it lies, and how many of its own say so.

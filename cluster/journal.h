@@ -6,6 +6,8 @@
 //     if (entry.observed.HasAny(kMayHelp)) { offer the node `name` to those who wait }
 //   }
 //
+// What Assume and Forget do isn't named: it is no news to him who called them.
+//
 // Each thing is named once, in order of name, however often it changed; what came and went in
 // between isn't named at all. So a journal is never longer than what is in the snapshot now and
 // what was there when it was last taken, even if nobody takes it.
@@ -20,9 +22,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
-#include <map>
 #include <string>
+
+#include "absl/container/btree_map.h"
 
 namespace muster::cluster {
 
@@ -84,14 +88,12 @@ inline constexpr NodeChanges kMayHurt = {NodeChange::kWent, NodeChange::kRoomShr
                                          NodeChange::kClass, NodeChange::kPods};
 
 struct NodeEntry {
-  NodeChanges observed;  // what objects said
-  NodeChanges own;       // what Assume and Forget did: no news to him who called them
+  NodeChanges observed;
   // The name that the node had as a virtual one ("nodeclaim/NAME"), if it became real under this
   // name; else empty. The old name has an entry with kWent.
   std::string formerly;
   bool is_new = false;  // wasn't there when the journal was last taken
 
-  NodeChanges Any() const { return observed | own; }
   bool operator==(const NodeEntry&) const = default;
 };
 
@@ -99,7 +101,7 @@ enum class ObjectChange { kCame, kChanged, kWent };
 
 struct Journal {
   template <typename T>
-  using ByName = std::map<std::string, T, std::less<>>;
+  using ByName = absl::btree_map<std::string, T, std::less<>>;
 
   ByName<NodeEntry> nodes;  // by the name of the NodeInfo
   // "namespace/name". One that is one pod's alone is named, too, when a pod that uses it comes to

@@ -12,10 +12,8 @@ void JournalRecorder::NodeCame(const std::string& name) {
   it->second.observed |= NodeChange::kCame;
 }
 
-void JournalRecorder::NodeChanged(const std::string& name, NodeChanges changes, Source source) {
-  if (changes.empty()) return;
-  NodeEntry& entry = journal_.nodes[name];
-  (source == Source::kOwn ? entry.own : entry.observed) |= changes;
+void JournalRecorder::NodeChanged(const std::string& name, NodeChanges changes) {
+  if (!changes.empty()) journal_.nodes[name].observed |= changes;
 }
 
 void JournalRecorder::NodeWent(const std::string& name, NodeChanges changes) {

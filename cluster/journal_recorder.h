@@ -10,14 +10,12 @@ namespace muster::cluster {
 // Every function costs a look-up by name.
 class JournalRecorder {
  public:
-  enum class Source { kObserved, kOwn };
-
   // Moves out what was recorded; what follows starts anew.
   Journal Take();
 
   void NodeCame(const std::string& name);
   // Of a node that is there; nothing is recorded if `changes` are empty.
-  void NodeChanged(const std::string& name, NodeChanges changes, Source source);
+  void NodeChanged(const std::string& name, NodeChanges changes);
   // `changes` are what goes with it.
   void NodeWent(const std::string& name, NodeChanges changes);
   // `name`, which has come, is what the virtual node `formerly` became.

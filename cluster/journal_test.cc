@@ -16,13 +16,12 @@ namespace {
 
 using namespace test;
 
-// "a: class, marks; b: came, room grew [own: room shrank]"
+// "a: class, marks; b: came, room grew"
 std::string NodesIn(const Journal& journal) {
   std::string text;
   for (const auto& [name, entry] : journal.nodes) {
     if (!text.empty()) text += "; ";
     text += fmt::format("{}: {}", name, entry.observed.ToString());
-    if (!entry.own.empty()) text += fmt::format("[own: {}]", entry.own.ToString());
     if (!entry.formerly.empty()) text += fmt::format(" (formerly {})", entry.formerly);
   }
   return text;
@@ -209,11 +208,9 @@ TEST(JournalPods, SaysOnWhichNodeAndWhichWay) {
   Walk(snapshot,
        {
            {"appears", put([](auto&) {}), ""},
-           {"is assumed", [](Snapshot& s) { ASSERT_TRUE(s.Assume("pod-p", "a").ok()); },
-            "a: [own: room shrank, pods]"},
-           {"is forgotten", [](Snapshot& s) { s.Forget("pod-p"); }, "a: [own: room grew, pods]"},
-           {"is assumed again", [](Snapshot& s) { ASSERT_TRUE(s.Assume("pod-p", "a").ok()); },
-            "a: [own: room shrank, pods]"},
+           {"is assumed", [](Snapshot& s) { ASSERT_TRUE(s.Assume("pod-p", "a").ok()); }, ""},
+           {"is forgotten", [](Snapshot& s) { s.Forget("pod-p"); }, ""},
+           {"is assumed again", [](Snapshot& s) { ASSERT_TRUE(s.Assume("pod-p", "a").ok()); }, ""},
            {"is bound where it was assumed", put([](kube::Pod& p) { p.node_name = "a"; }), ""},
            {"runs", put([](kube::Pod& p) { p.phase = kube::PodPhase::kRunning; }), ""},
            {"an annotation", put([](kube::Pod& p) { p.meta.annotations["a"] = "b"; }), ""},
@@ -413,8 +410,7 @@ TEST(Journal, AddsUpWhatHappensBetweenTwoTakings) {
   node.meta.labels["a"] = "b";
   snapshot.Upsert(node);
   snapshot.Upsert(BoundTo(MakePod("q"), "a"));
-  EXPECT_EQ(NodesIn(snapshot.TakeJournal()),
-            "a: room shrank, class, pods, marks[own: room shrank, pods]");
+  EXPECT_EQ(NodesIn(snapshot.TakeJournal()), "a: room shrank, class, pods, marks");
 }
 
 TEST(Journal, WhatCameAndWentIsNotNamed) {

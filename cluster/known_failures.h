@@ -28,9 +28,15 @@ struct WantedShape {
 inline WantedShape WantedShapeOf(const std::vector<const kube::Pod*>& pods,
                                  const std::string& where) {
   WantedShape shape;
+  const kube::Pod* previous = nullptr;
+  size_t* count = nullptr;
   for (const kube::Pod* pod : pods) {
-    if (HasRelations(*pod->spec)) return {};
-    ++shape.classes[where + "\n" + ClassKey(*pod)];
+    if (previous == nullptr || !ShareClass(*previous, *pod)) {
+      if (HasRelations(*pod->spec)) return {};
+      count = &shape.classes[where + "\n" + ClassKey(*pod)];
+    }
+    ++*count;
+    previous = pod;
   }
   if (shape.classes.size() == 1) shape.classes.begin()->second = 0;
   return shape;

@@ -66,7 +66,7 @@ PlacingOrder PlaceInOrder(const std::vector<Placing>& placements, Relations* rel
 
 std::optional<std::pair<std::string, Rejection>> FirstForbidden(
     const Snapshot& snapshot, const std::vector<const kube::Pod*>& pods, bool include_virtual,
-    const std::map<std::string, std::string>& places) {
+    const PlaceMap& places) {
   const std::vector<const NodeInfo*>& infos = snapshot.node_list();
   Relations relations(snapshot, pods, infos, include_virtual);
   std::vector<Placing> wanted;

@@ -1,16 +1,18 @@
 // In which order placements under relations are valid one after the other.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "cluster/predicates.h"
 #include "cluster/relations.h"
 
 namespace muster::cluster {
+
+using PlaceMap = absl::btree_map<std::string, std::string>;  // by pod UID: a node's name
 
 // One member of a kind on a node.
 struct Placing {
@@ -33,6 +35,6 @@ PlacingOrder PlaceInOrder(const std::vector<Placing>& placements, Relations* rel
 // whatever the order: its UID and why. Those without a place are left out.
 std::optional<std::pair<std::string, Rejection>> FirstForbidden(
     const Snapshot& snapshot, const std::vector<const kube::Pod*>& pods, bool include_virtual,
-    const std::map<std::string, std::string>& places);
+    const PlaceMap& places);
 
 }  // namespace muster::cluster

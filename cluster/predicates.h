@@ -165,5 +165,10 @@ bool MayClash(const kube::PodSpec& spec);
 // Equal keys: the same verdict from CheckClass and CheckRoom on every node. Members of a gang with
 // equal keys form a class.
 std::string ClassKey(const kube::Pod& pod);
+// Whether they are known to have equal ones without making these: specs that were found equal are
+// kept once.
+inline bool ShareClass(const kube::Pod& a, const kube::Pod& b) {
+  return a.spec == b.spec && a.meta.name_space == b.meta.name_space;
+}
 
 }  // namespace muster::cluster

@@ -17,9 +17,9 @@ constexpr size_t kMostNumbers = 4'000'000;
 ShapeRoom::ShapeRoom(kube::Pod example) : example_(std::move(example)) {}
 
 void ShapeRoom::Follow(const Snapshot& snapshot, const Domains& domains) {
-  const auto changed = snapshot.log().Since(position_);
+  const std::vector<int> changed = snapshot.log().Since(position_);
   position_ = snapshot.log().end();
-  const bool same_tree = followed_ && shape_ == domains.shape();
+  const bool same_tree = !sums_.empty() && shape_ == domains.shape();
   nodes_.resize(snapshot.slot_count());
   ClassCheck check(snapshot, example_);
   FreeDevices devices;
@@ -54,12 +54,7 @@ void ShapeRoom::Follow(const Snapshot& snapshot, const Domains& domains) {
     }
     before = now;
   };
-  if (changed && followed_) {
-    for (int slot : *changed) look(slot);
-  } else {
-    for (int slot = 0; slot < snapshot.slot_count(); ++slot) look(slot);
-  }
-  followed_ = true;
+  std::ranges::for_each(changed, look);
   if (same_tree) return;
   shape_ = domains.shape();
   sums_.assign(domains.domains().size(), {});

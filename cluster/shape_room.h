@@ -58,8 +58,7 @@ class ShapeRoom {
   std::vector<Node> nodes_;  // by slot
   std::vector<Sums> sums_;   // by domain
   uint64_t position_ = 0;    // in the snapshot's log
-  uint64_t shape_ = 0;       // of the domains that the sums are for
-  bool followed_ = false;
+  uint64_t shape_ = 0;       // of the domains that the sums are for, if there are any yet
 };
 
 // Those of the shapes that were asked for lately.

@@ -190,24 +190,23 @@ absl::Status Snapshot::Assume(std::string_view pod_uid, std::string_view node_na
     return absl::NotFoundError(fmt::format("pod {} isn't known", pod_uid));
   }
   State::PodEntry& entry = it->second;
-  const std::string pod = entry.pod->meta.FullName();
+  const kube::ObjectMeta& meta = entry.pod->meta;
   if (entry.pod->IsTerminal()) {
-    return absl::FailedPreconditionError(fmt::format("pod {} has ended", pod));
+    return absl::FailedPreconditionError(fmt::format("pod {} has ended", meta.FullName()));
   }
   if (entry.pod->IsBound()) {
     return absl::FailedPreconditionError(
-        fmt::format("pod {} is bound to {}", pod, entry.pod->node_name));
+        fmt::format("pod {} is bound to {}", meta.FullName(), entry.pod->node_name));
   }
   const NodeInfo* info = FindNode(node_name);
   if (info == nullptr) return absl::NotFoundError(fmt::format("node {} isn't known", node_name));
-  const std::string name = info->name();
-  if (entry.assumed_on == name) return absl::OkStatus();
+  if (entry.assumed_on == info->name()) return absl::OkStatus();
   if (!entry.assumed_on.empty()) {
     return absl::FailedPreconditionError(
-        fmt::format("pod {} is assumed on {}", pod, entry.assumed_on));
+        fmt::format("pod {} is assumed on {}", meta.FullName(), entry.assumed_on));
   }
-  entry.assumed_on = name;
-  state_->Attach(name, entry.pod, /*assumed=*/true, State::Source::kOwn);
+  entry.assumed_on = info->name();
+  state_->Attach(entry.assumed_on, entry.pod, /*assumed=*/true, State::Source::kOwn);
   return absl::OkStatus();
 }
 
@@ -366,6 +365,7 @@ void Snapshot::RemoveVolumeAttachment(std::string_view name) {
 Journal Snapshot::TakeJournal() { return state_->journal.Take(); }
 
 const NodeLog& Snapshot::log() const { return state_->log; }
+const NodeLog& Snapshot::class_log() const { return state_->class_log; }
 
 const NodeInfo* Snapshot::NodeIn(int slot) const { return state_->in_slot[slot]; }
 

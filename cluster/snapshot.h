@@ -238,6 +238,8 @@ class Snapshot {
 
   // For those who follow the nodes change by change, own assumptions included (node_log.h).
   const NodeLog& log() const;
+  // The same of what their objects say alone: kCame, kWent and kClass.
+  const NodeLog& class_log() const;
   // By slot; null if no node has it. All slots are below slot_count().
   const NodeInfo* NodeIn(int slot) const;
   int slot_count() const;

@@ -426,8 +426,11 @@ void Snapshot::State::Adopt(NodeInfo& info, std::shared_ptr<const kube::Node> ob
 }
 
 void Snapshot::State::Record(const NodeInfo& info, NodeChanges changes, Source source) {
-  journal.NodeChanged(info.name(), changes, source);
+  if (source == Source::kObserved) journal.NodeChanged(info.name(), changes);
   if (changes.HasAny(kMayHelp | kMayHurt)) log.Note(info.slot);
+  if (changes.HasAny({NodeChange::kCame, NodeChange::kWent, NodeChange::kClass})) {
+    class_log.Note(info.slot);
+  }
 }
 
 void Snapshot::State::KeepVersion(NodeInfo& info, kube::Node version) {
@@ -501,6 +504,7 @@ void Snapshot::State::RemoveNode(Nodes::iterator node) {
   by_name.erase(node->first);
   list.clear();
   log.Note(node->second.slot);
+  class_log.Note(node->second.slot);
   ForgetAttached(node->second);
   in_slot[node->second.slot] = nullptr;
   unused_slots.push_back(node->second.slot);
@@ -554,8 +558,7 @@ void Snapshot::State::SetSlice(const std::string& name,
     const std::string before = info->in_slices;
     Judge(*info);
     if (info->in_slices == before) continue;
-    journal.NodeChanged(node, NodeChanges(NodeChange::kMarks) | NodeChange::kClass,
-                        Source::kObserved);
+    journal.NodeChanged(node, {NodeChange::kMarks, NodeChange::kClass});
   }
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "cluster/claim_pairing.h"
 #include "cluster/daemon_reservation.h"
 #include "cluster/journal_recorder.h"
@@ -41,13 +42,14 @@ struct Snapshot::State {
   };
 
   using Pods = absl::flat_hash_map<std::string, PodEntry>;  // by UID
-  using Source = JournalRecorder::Source;
+  // What objects say is journalled; what Assume and Forget did is known to him who called them.
+  enum class Source { kObserved, kOwn };
 
   explicit State(Nodes& all_nodes) : nodes(all_nodes) {}
 
   // By the name of the NodeInfo.
   NodeInfo* Find(std::string_view name) {
-    const auto it = by_name.find(name);
+    const auto it = by_name.find(absl::string_view(name.data(), name.size()));
     return it == by_name.end() ? nullptr : it->second;
   }
 
@@ -96,11 +98,12 @@ struct Snapshot::State {
 
   Nodes& nodes;
   // The same by hash, as names are looked up with every pod: keys are those of `nodes`.
-  absl::flat_hash_map<std::string_view, NodeInfo*> by_name;
+  absl::flat_hash_map<absl::string_view, NodeInfo*> by_name;
   std::vector<const NodeInfo*> list;  // of `nodes`; empty: to be made anew
   std::vector<NodeInfo*> in_slot;     // null where the slot is unused
   std::vector<int> unused_slots;
   NodeLog log;
+  NodeLog class_log;
   size_t virtual_count = 0;
   Pods pods;
   SpecPool specs;

@@ -317,8 +317,7 @@ void FreeingNodes::Leave(Node* node) {
 }
 
 void FreeingNodes::Follow(const Snapshot& snapshot) {
-  if (position_ == snapshot.log().end()) return;
-  const auto changed = position_ ? snapshot.log().Since(*position_) : std::nullopt;
+  const std::vector<int> changed = snapshot.log().Since(position_);
   position_ = snapshot.log().end();
   nodes_.resize(snapshot.slot_count());
   const auto read = [&](int slot) {
@@ -326,11 +325,7 @@ void FreeingNodes::Follow(const Snapshot& snapshot) {
     Leave(&nodes_[slot]);
     if (info != nullptr) nodes_[slot] = Read(*info);
   };
-  if (changed) {
-    std::ranges::for_each(*changed, read);
-  } else {
-    for (int slot = 0; slot < snapshot.slot_count(); ++slot) read(slot);
-  }
+  std::ranges::for_each(changed, read);
 }
 
 std::optional<SoonestRoom> FreeingNodes::FindSoonest(const Snapshot& snapshot,

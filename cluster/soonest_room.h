@@ -133,9 +133,9 @@ class FreeingNodes {
   const IsTold is_told_;
   std::vector<std::string> resources_;  // all that were ever seen
   std::map<std::string, Pool> pools_;
-  std::vector<Node> nodes_;           // by slot
-  std::vector<FreeingNode> found_;    // of one search; its memory is used again
-  std::optional<uint64_t> position_;  // in the snapshot's log
+  std::vector<Node> nodes_;         // by slot
+  std::vector<FreeingNode> found_;  // of one search; its memory is used again
+  uint64_t position_ = 0;           // in the snapshot's log
 };
 
 // Of what sort a node is, by its instance type, devices and taints: nodes of one pool serve the

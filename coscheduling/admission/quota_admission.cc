@@ -374,7 +374,8 @@ void QuotaAdmission::FindUncounted(const Gang& gang) {
                                         EvictionOf(gang), &part.joining);
   for (const kube::Workload* more : SurplusOf(gang)) {
     const std::string& uid = more->meta.Controller()->uid;
-    const bool waits = std::ranges::count(gang.unbound, uid) > 0;
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
+    const bool waits = IsLive(pod) && !pod.IsBound();
     if (waits && !workloads_->TakeOver(gang, *more)) part.untaken.insert(uid);
   }
 }

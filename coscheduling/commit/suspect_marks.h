@@ -2,12 +2,12 @@
 // objects: from these another process reads them, and who removes one ends the suspicion.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "cluster/journal.h"
 #include "cluster/suspect_nodes.h"
 #include "coscheduling/admission/owner.h"
@@ -44,7 +44,7 @@ class SuspectMarks : Owner {
   // be created with one, by anybody.
   std::set<std::string> bound_;
   // When a pod last went from a node without having ended: by force, so that it may run on there.
-  std::map<std::string, absl::Time> vanished_;
+  absl::flat_hash_map<std::string, absl::Time> vanished_;
   bool all_read_ = false;  // those of pods that had failed before this process began
 };
 

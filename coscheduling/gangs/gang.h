@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/time/time.h"
 #include "coscheduling/gang_key.h"
 #include "coscheduling/gangs/gang_state.h"
@@ -31,7 +32,7 @@ struct Gang {
 
   // --- observed ---
   std::shared_ptr<const kube::PodGroup> group;  // null: none, or a gang of one
-  std::set<std::string> pods;                   // UIDs of all that name it
+  absl::btree_set<std::string> pods;            // UIDs of all that name it
   // What its pods' owner or Kueue's label says, if that is what makes it a gang.
   std::optional<DerivedGang> derived;
   // UID of a job of which it is all, that is suspended or whose pods are awaited: the gang is there

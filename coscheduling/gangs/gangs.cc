@@ -226,8 +226,8 @@ void Gangs::Expire() {
 
 // --- steps of a gang ---
 
-void Gangs::StandOn(const Gang& gang, std::set<std::string> nodes) {
-  std::set<std::string>& before = nodes_of_[gang.id];
+void Gangs::StandOn(const Gang& gang, absl::btree_set<std::string> nodes) {
+  absl::btree_set<std::string>& before = nodes_of_[gang.id];
   if (before == nodes) return;
   for (const std::string& node : before) {
     if (nodes.contains(node)) continue;
@@ -242,7 +242,7 @@ void Gangs::StandOn(const Gang& gang, std::set<std::string> nodes) {
 void Gangs::Read(GangId id, std::optional<int64_t> whole_with) {
   Gang& gang = Get(id);
   std::vector<std::pair<kube::PodRank, const kube::Pod*>> ranked;
-  std::set<std::string> nodes;
+  absl::btree_set<std::string> nodes;
   GangFacts facts;
   gang.members = gang.running = 0;
   gang.ours = gang.pods.empty();

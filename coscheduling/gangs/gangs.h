@@ -130,7 +130,7 @@ class Gangs {
   void Remove(Gang& gang);
   void ForgetGroup(Gang& gang);
   void Detach(const std::string& uid);
-  void StandOn(const Gang& gang, std::set<std::string> nodes);
+  void StandOn(const Gang& gang, absl::btree_set<std::string> nodes);
   // --- spec_gangs.cc ---
   std::optional<DerivedGang> DerivedFromSpec(const std::string& job) const;
   void SyncSpec(const std::string& job);
@@ -171,7 +171,7 @@ class Gangs {
   // By their controller: the UIDs of our pods.
   absl::flat_hash_map<kube::NamespacedUid, absl::flat_hash_set<std::string>> pods_of_owner_;
   // Nodes that bound members stand on, and the gangs there.
-  absl::flat_hash_map<GangId, std::set<std::string>> nodes_of_;
+  absl::flat_hash_map<GangId, absl::btree_set<std::string>> nodes_of_;
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> standing_on_;
   // The last refusal of its derived PodGroup, until it is accepted.
   PerGang<std::string> group_errors_;

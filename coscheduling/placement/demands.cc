@@ -26,8 +26,11 @@ bool MayTake(const cluster::NodeInfo& info) { return info.UsableNow() || info.Co
 void Placement::Classify(const Gang& gang, Part* part) {
   Declassify(gang.id, part);
   std::map<std::string, std::shared_ptr<const kube::Pod>> examples;
+  const kube::Pod* previous = nullptr;
   for (const std::string& uid : gang.unbound) {
     std::shared_ptr<const kube::Pod> pod = snapshot_.SharePod(uid);
+    if (previous != nullptr && cluster::ShareClass(*previous, *pod)) continue;
+    previous = pod.get();
     if (HasAnyRelations(*pod->spec)) see_relations_.insert(gang.id);
     if (!pod->spec->persistent_volume_claims.empty()) see_volumes_.insert(gang.id);
     std::string key = cluster::ClassKey(*pod);

@@ -155,8 +155,8 @@ std::map<std::string, absl::Time> Placement::LeftOut(const Gang& gang) const {
 }
 
 void Placement::IndexPlaces(GangId gang, Part* part) {
-  std::set<std::string> nodes;
-  std::set<std::string> taken;
+  absl::btree_set<std::string> nodes;
+  absl::btree_set<std::string> taken;
   for (const auto& [uid, node] : part->places.fixed) taken.insert(node);
   for (const auto& [uid, node] : part->places.tentative) {
     (part->places.tentative_assumed ? taken : nodes).insert(node);
@@ -167,6 +167,7 @@ void Placement::IndexPlaces(GangId gang, Part* part) {
   if (!released.empty()) reservations_.NoteFreed();
   released_.insert(released.begin(), released.end());
   part->takes_room_on = std::move(taken);
+  if (nodes == part->places_on) return;
   for (const std::string& node : part->places_on) {
     if (nodes.contains(node)) continue;
     const auto it = on_node_.find(node);
@@ -295,11 +296,8 @@ void Placement::Observe(const cluster::Journal& journal) {
   planner_.Follow(snapshot_);
   bool relations = !journal.namespaces.empty();
   for (const auto& [name, entry] : journal.nodes) {
-    if (entry.observed.empty()) continue;  // what was assumed and forgotten here
-    if (entry.observed == cluster::NodeChanges(NodeChange::kMarks)) {
-      ShowAgain(name);
-      continue;
-    }
+    ShowAgain(name);
+    if (entry.observed == cluster::NodeChanges(NodeChange::kMarks)) continue;
     const bool is_another =
         entry.observed.HasAny({NodeChange::kCame, NodeChange::kWent, NodeChange::kClass});
     if (IsSmall() || is_another) ++epoch_;
@@ -307,7 +305,6 @@ void Placement::Observe(const cluster::Journal& journal) {
     if (is_another || IsSmall() || info == nullptr || reservations_.MayMatter(*info)) {
       reservations_.NoteFreed();
     }
-    ShowAgain(name);
     if (!entry.formerly.empty()) ShowAgain(entry.formerly);
     not_offered_.Forget(name);
     for (GangId gang : GangsOn(name)) {
@@ -426,7 +423,7 @@ void Placement::DropTentative(GangId gang, Part* part) {
 
 // A place whose binding is asked for can't be given up, only seen.
 void Placement::DropFixed(GangId gang, Part* part, const std::set<std::string>* only) {
-  const size_t dropped = std::erase_if(part->places.fixed, [&](const auto& place) {
+  const size_t dropped = absl::erase_if(part->places.fixed, [&](const auto& place) {
     if (part->pins.contains(place.first) || (only != nullptr && !only->contains(place.first))) {
       return false;
     }
@@ -440,13 +437,14 @@ void Placement::DropFixed(GangId gang, Part* part, const std::set<std::string>* 
 // there they break no place in force.
 PlaceMap Placement::LiftAwaiting(const PlaceMap& places) const {
   PlaceMap lifted;
+  if (tentative_.empty()) return lifted;
+  absl::flat_hash_set<std::string> nodes;
+  for (const auto& [uid, node] : places) nodes.insert(node);
   for (const Order& order : tentative_) {
     const Places& other = parts_.at(order.gang()).places;
     if (other.awaits.empty()) continue;
     for (const auto& [uid, node] : other.tentative) {
-      const bool there =
-          std::ranges::any_of(places, [&](const auto& place) { return place.second == node; });
-      if (!there) continue;
+      if (!nodes.contains(node)) continue;
       room_->Forget(uid);
       lifted.emplace(uid, node);
     }
@@ -484,6 +482,7 @@ std::set<std::string> Placement::BrokenPlaces(const Gang& gang, const Part& part
 std::string Placement::Recheck(const Gang& gang) {
   const cluster::NominationsFor counted(room_, gang.priority);
   Part& part = parts_[gang.id];
+  if (part.placed_at == std::pair(step_, snapshot_.log().end())) return "";
   std::vector<const kube::Pod*> members;
   PlaceMap places;
   for (const auto& [uid, node] : part.places.fixed) {
@@ -494,18 +493,10 @@ std::string Placement::Recheck(const Gang& gang) {
   }
   const PlanRequest request = RequestFor(gang, std::move(members));
   const PlaceMap lifted = LiftAwaiting(places);
-  auto broken = planner_.FirstBroken(room_, request, places);
-  if (!broken) {
-    for (const auto& [uid, node] : places) {
-      if (!room_->Assume(uid, node).ok()) broken.emplace(uid, cluster::Rejection{});
-    }
-  }
+  const auto broken = planner_.FirstBroken(room_, request, places);
   PutBack(lifted);
   if (!broken) return "";
-  for (const auto& [uid, node] : places) {
-    room_->Forget(uid);
-    part.places.fixed.erase(uid);
-  }
+  for (const auto& [uid, node] : places) part.places.fixed.erase(uid);
   agenda_->Note(gang.id);
   return fmt::format("{} on {}: {}", snapshot_.FindPod(broken->first)->meta.name,
                      places[broken->first], broken->second.detail);
@@ -553,6 +544,7 @@ bool Placement::Place(const Gang& gang, Part* part, PlanRequest request, bool ke
     for (const auto& [uid, node] : plan.placements) {
       if (room_->Assume(uid, node).ok()) places.fixed.emplace(uid, node);
     }
+    part->placed_at = {step_, snapshot_.log().end()};
     places.short_of_nodes = places.coming_suffices = false;
     if (whole) return true;
     // The surplus may still get nodes of its own.
@@ -703,6 +695,7 @@ void Placement::RefreshOldest() {
 
 void Placement::PlanWaiting() {
   cluster::NominationsFor counted(room_, cluster::NominationsFor::kNone);
+  ++step_;
   OfferReleased();
   RetryPreemption();
   RefreshOldest();

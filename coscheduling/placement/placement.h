@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cluster/free_devices.h"
@@ -42,8 +43,7 @@
 
 namespace muster::coscheduling {
 
-// Member pod UID -> node name.
-using PlaceMap = std::map<std::string, std::string>;
+using cluster::PlaceMap;
 
 struct Places {
   PlaceMap fixed;      // being carried out, on usable nodes
@@ -101,8 +101,8 @@ class Placement : Owner {
   bool Sync(const Gang& gang);
   void Leave(GangId gang, const std::string& pod);
   void Forget(GangId gang);
-  // The plan once more, on one fresh snapshot, as if nothing of it were assumed. "" if it holds;
-  // else why not, and the places are given up.
+  // The plan once more, on one fresh snapshot, as if nothing of it were assumed, unless nothing has
+  // changed since it was made. "" if it holds; else why not, and the places are given up.
   std::string Recheck(const Gang& gang);
   // Its commit has begun (or is over): from now on only what breaks is planned anew.
   void SetCommitting(GangId gang, bool committing) { parts_[gang].places.committing = committing; }
@@ -207,8 +207,10 @@ class Placement : Owner {
     bool awaits_room = false;          // gave back its quota
     // Until then it doesn't ask for it again: others may have seen the same room.
     absl::Time asks_from = absl::InfinitePast();
-    std::set<std::string> places_on;      // nodes, as entered in on_node_
-    std::set<std::string> takes_room_on;  // of these, where places are assumed
+    absl::btree_set<std::string> places_on;      // nodes, as entered in on_node_
+    absl::btree_set<std::string> takes_room_on;  // of these, where places are assumed
+    // The step in which the fixed places were planned, and the end of the snapshot's log then.
+    std::pair<uint64_t, uint64_t> placed_at;
   };
   struct MemberClass {
     std::shared_ptr<const kube::Pod> example;
@@ -338,6 +340,7 @@ class Placement : Owner {
   absl::flat_hash_map<std::string, absl::flat_hash_set<GangId>> on_node_;
   // Nodes that kube-scheduler didn't offer to a class, until they change.
   cluster::NodesNotOffered not_offered_;
+  uint64_t step_ = 0;
   uint64_t epoch_ = 1;  // grows with everything that a reason may tell
   absl::Time refreshed_ = absl::InfinitePast();
   std::set<std::string> released_;  // nodes on which places were given up, not offered yet

@@ -86,12 +86,12 @@ std::vector<const Reservation*> Placement::KeptFrom(const Gang& gang) const {
 // Those before `before` have had their turn: who of them is to have a reservation has it now.
 void Placement::Reserve(const Order* before) {
   if (!reservations_.in_pass()) {
-    freeing_.Follow(snapshot_);
     reservations_.BeginPass(snapshot_.nodes().size(), IsSmall(), agenda_->now());
     considered_.reset();
   }
   auto it = considered_ ? lacking_.upper_bound(*considered_) : lacking_.begin();
   for (; it != lacking_.end() && (before == nullptr || *it < *before); ++it) {
+    freeing_.Follow(snapshot_);
     if (reservations_.AllTaken(freeing_)) return;
     considered_ = *it;
     ReserveFor(*it);

@@ -1,11 +1,13 @@
 // The admission API's messages, from the engine's state.
 
+#include <google/protobuf/arena.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/time_util.h>
 
 #include <algorithm>
 
+#include "absl/container/btree_set.h"
 #include "absl/hash/hash.h"
 #include "coscheduling/report/report.h"
 #include "kube/objects/well_known.h"
@@ -178,7 +180,7 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
   }
   const Places& planned = from_.placement.Of(gang);
   const Losses& losses = from_.repair.LossesOf(gang);
-  std::set<std::string> places;
+  absl::btree_set<std::string_view> places;
   std::vector<const kube::Pod*> members = from_.gangs.LiveOf(gang);
   for (const kube::Pod* pod : from_.gangs.PodsOf(gang)) {
     if (!IsLive(*pod)) members.push_back(pod);
@@ -208,7 +210,7 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
       places.insert(place->second);
     }
   }
-  for (const std::string& place : places) {
+  for (const std::string_view place : places) {
     const cluster::NodeInfo* info = from_.snapshot.FindNode(place);
     if (info != nullptr) DescribeNode(*info, out->add_nodes());
   }
@@ -221,7 +223,8 @@ void Report::Show(const Gang& gang) {
     Unshow(gang.id, &part);
     return;
   }
-  v1::Gang message;
+  google::protobuf::Arena arena;
+  v1::Gang& message = *google::protobuf::Arena::CreateMessage<v1::Gang>(&arena);
   Describe(gang, &message);
   message.clear_revision();
   const size_t digest = DigestOf(message);

@@ -60,14 +60,11 @@ bool IsNews(v1::GangState state, v1::ReasonCode code) {
 }  // namespace
 
 void Report::Observe(const cluster::Journal& journal) {
-  using cluster::NodeChange;
   for (const auto& [name, entry] : journal.nodes) {
-    if (entry.observed.empty()) continue;
     ShowAgain(name);
     if (!entry.formerly.empty()) ShowAgain(entry.formerly);
-    nodes_changed_ |= entry.observed.HasAny(
-        {NodeChange::kCame, NodeChange::kWent, NodeChange::kClass, NodeChange::kMarks});
     if (!entry.observed.HasAny(cluster::kOfObjects)) continue;
+    nodes_changed_ = true;
     const cluster::NodeInfo* info = from_.snapshot.FindNode(name);
     if (info != nullptr && info->readiness.stage == cluster::NodeStage::kUsable) {
       usable_since_.try_emplace(name, agenda_->now());

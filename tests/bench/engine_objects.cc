@@ -231,7 +231,7 @@ kube::Pod ServicePod(const std::string& uid, const std::string& node, bool runni
   return pod;
 }
 
-int NodesOf(int shape) { return 1 << (shape % 4); }
+int NodesOf(int shape) { return shape < kShapes ? 1 << (shape % 4) : shape - kShapes; }
 int MembersOf(int shape) { return std::max(2, NodesOf(shape)); }
 std::string NamespaceOf(const std::string& gang) {
   return fmt::format("team-{}", std::hash<std::string>()(gang) % 20);
@@ -241,21 +241,25 @@ kube::Pod MemberPod(int shape, const std::string& gang, int member, const Member
                     absl::Time created, uint64_t version) {
   static const kube::Pod master = Read<kube::Pod>(absl::StrReplaceAll(kMember, {{"@", "master"}}));
   static const kube::Pod worker = Read<kube::Pod>(absl::StrReplaceAll(kMember, {{"@", "worker"}}));
-  const std::string role = member == 0 ? "master-0" : fmt::format("worker-{}", member - 1);
-  kube::Pod pod = Named(member == 0 ? master : worker, fmt::format("{}-{}", gang, role),
+  const bool is_alike = shape >= kShapes;
+  const int worker_number = is_alike ? member : member - 1;
+  const bool is_master = member == 0 && !is_alike;
+  const std::string role = is_master ? "master-0" : fmt::format("worker-{}", worker_number);
+  kube::Pod pod = Named(is_master ? master : worker, fmt::format("{}-{}", gang, role),
                         fmt::format("{}-{}", gang, member), version);
   pod.meta.name_space = NamespaceOf(gang);
   pod.meta.creation_time = created;
   pod.meta.labels[kube::kPodGroupLabel] = gang;
   pod.meta.labels["training.kubeflow.org/job-name"] = gang;
   pod.meta.labels["training.kubeflow.org/replica-index"] =
-      std::to_string(member == 0 ? 0 : member - 1);
+      std::to_string(is_master ? 0 : worker_number);
   pod.meta.owners.front().name = gang;
   pod.meta.owners.front().uid = "run-" + gang;
   for (const auto& [key, value] : state.annotations) pod.meta.annotations[key] = value;
   const bool shares = NodesOf(shape) == 1;
   GiveOwnSpec(pod, [&](kube::PodSpec& spec) {
-    spec.requests.Set(kube::kCpu, 1000 * (8 + shape / 4 + (member == 0 ? 2 : 0)));
+    if (is_alike) return;
+    spec.requests.Set(kube::kCpu, 1000 * (8 + shape / 4 + (is_master ? 2 : 0)));
     if (!shares) return;
     spec.requests.Set(kube::kNvidiaGpu, kGpusPerNode / 2);
     spec.requests.Set(kube::kEfa, 16);

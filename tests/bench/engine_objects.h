@@ -20,6 +20,8 @@ inline constexpr int kGpusPerNode = 8;
 // How many sorts of gangs there are. Each has a master and workers that ask for less cpu than it,
 // so two classes of members; a quarter of them fits on one node, the others take 2, 4 and 8.
 inline constexpr int kShapes = 200;
+// The shape of a gang of so many workers without a master, each of which takes a whole node.
+constexpr int AlikeShape(int members) { return kShapes + members; }
 // The pods of DaemonSets on each node.
 inline constexpr int kDaemons = 6;
 
@@ -49,7 +51,7 @@ struct MemberState {
 // How many members a gang of the shape has, and on how many nodes they fit.
 int MembersOf(int shape);
 int NodesOf(int shape);
-// `member` 0 is the master. UID "GANG-MEMBER", in namespace "team-N".
+// `member` 0 is the master, if the shape has one. UID "GANG-MEMBER", in namespace "team-N".
 kube::Pod MemberPod(int shape, const std::string& gang, int member, const MemberState& state,
                     absl::Time created, uint64_t version);
 std::string NamespaceOf(const std::string& gang);

@@ -13,6 +13,7 @@
 #include "coscheduling/labels.h"
 #include "coscheduling/placement/planner/planner.h"
 #include "fmt/format.h"
+#include "kube/objects/topology_asked.h"
 #include "kube/objects/well_known.h"
 #include "muster/v1/admission.pb.h"
 #include "tests/bench/machine.h"
@@ -50,6 +51,7 @@ coscheduling::EngineOptions OptionsFor(const WorldSize& size) {
   coscheduling::EngineOptions options;
   options.identity = "engine-bench";
   options.explanation_budget = size.explanation_budget;
+  options.standalone = size.standalone;
   return options;
 }
 
@@ -73,12 +75,18 @@ EngineWorld::EngineWorld(const WorldSize& size)
   engine_.AdvanceTo(now_);
   for (int i = 0; i < 20; ++i) engine_.Upsert(NamespaceObject(i, ++version_));
   for (int i = 0; i < kDaemons; ++i) engine_.Upsert(DaemonSetObject(i));
+  const auto loaded = [&](const std::string& what) {
+    if (size.loaded) size.loaded(what);
+  };
+  for (int i = 0; i < size.nodes; ++i) node_numbers_[NodeName(i)] = i;
+  loaded("nothing");
+  for (int i = 0; i < size.nodes; ++i) Heartbeat(i);
+  loaded("nodes");
   for (int i = 0; i < size.nodes; ++i) {
-    node_numbers_[NodeName(i)] = i;
-    Heartbeat(i);
-    TenantComes(i);
+    if (!size.has_tenant || size.has_tenant(i)) TenantComes(i);
     for (int d = 0; d < kDaemons; ++d) Say(DaemonPod(d, NodeName(i), ++version_));
   }
+  loaded("pods");
   for (int i = 0; i < size.services; ++i) ServiceChanges(ServiceComes(i % size.nodes));
   for (int i = 0; i < size.gangs; ++i) {
     Pass(absl::Milliseconds(10));
@@ -114,6 +122,7 @@ void EngineWorld::Say(kube::Pod pod) {
 
 void EngineWorld::Heartbeat(int node) {
   kube::Node object = NodeObject(node, ++version_);
+  if (size_.change_node) size_.change_node(node, &object);
   for (const auto& [key, value] : node_annotations_[node]) object.meta.annotations[key] = value;
   if (!node_label_[node].empty()) object.meta.labels["example.com/rack-audit"] = node_label_[node];
   Say(std::move(object));
@@ -165,12 +174,17 @@ void EngineWorld::NamespaceChanges() {
   Timed([&] { engine_.Upsert(std::move(name_space)); });
 }
 
-std::string EngineWorld::GangComes(int shape) {
+std::string EngineWorld::GangComes(int shape, const std::string& required_level) {
   const std::string name = fmt::format("run-{}", ++named_);
   Gang& gang = gangs_[name];
   gang.shape = shape;
   gang.created = absl::FromUnixSeconds(absl::ToUnixSeconds(now_));
-  gang.members.resize(MembersOf(shape));
+  Member member;
+  member.state.gated = !size_.standalone;
+  if (!required_level.empty()) {
+    member.state.annotations.emplace_back(kube::kRequiredTopology, required_level);
+  }
+  gang.members.resize(MembersOf(shape), member);
   waiting_.push_back(name);
   SayGroup(name);
   for (int i = 0; i < MembersOf(shape); ++i) {
@@ -384,18 +398,22 @@ std::map<std::string, int> EngineWorld::States() const {
   return states;
 }
 
-coscheduling::Plan EngineWorld::PlanOf(const std::string& gang,
-                                       const std::set<std::string, std::less<>>& kept) const {
-  const cluster::Snapshot& snapshot = engine_.snapshot();
+coscheduling::PlanRequest EngineWorld::RequestOf(const std::string& gang) const {
   coscheduling::PlanRequest request;
-  request.excluded_nodes = kept;
   const size_t members = gangs_.at(gang).members.size();
   for (size_t i = 0; i < members; ++i) {
-    request.members.push_back(snapshot.FindPod(fmt::format("{}-{}", gang, i)));
+    request.members.push_back(engine_.snapshot().FindPod(fmt::format("{}-{}", gang, i)));
   }
   request.required = members;
   request.required_topology_key = kube::kZoneLabel;  // they ask for EFA
-  return coscheduling::MakePlan(snapshot, request);
+  return request;
+}
+
+coscheduling::Plan EngineWorld::PlanOf(const std::string& gang,
+                                       const std::set<std::string, std::less<>>& kept) const {
+  coscheduling::PlanRequest request = RequestOf(gang);
+  request.excluded_nodes = kept;
+  return coscheduling::MakePlan(engine_.snapshot(), request);
 }
 
 bool EngineWorld::IsKept(const std::string& node) const {
@@ -425,6 +443,16 @@ double EngineWorld::PlanSeconds(const std::string& gang) const {
   const coscheduling::Plan plan = PlanOf(gang);
   const double took = ThreadCpu() - before;
   return plan.placements.size() > gangs_.at(gang).members.size() ? 0 : took;
+}
+
+double EngineWorld::KeptPlanSeconds(const std::string& gang, const std::string& required_level) {
+  coscheduling::PlanRequest request = RequestOf(gang);
+  if (!required_level.empty()) request.required_topology_key = required_level;
+  planner_.Follow(engine_.snapshot());
+  const double before = ThreadCpu();
+  const coscheduling::Plan plan = planner_.MakePlan(engine_.snapshot(), request);
+  const double took = ThreadCpu() - before;
+  return plan.complete ? took : absl::ToDoubleSeconds(absl::InfiniteDuration());
 }
 
 }  // namespace muster::bench

@@ -1,9 +1,9 @@
 // A cluster around an engine, on one thread and in virtual time: it holds what the API server
 // would, carries out what the engine decides, and binds as kube-scheduler would.
 //
-// Every node is full: one tenant of another scheduler has its devices, and daemons run beside it.
-// All gangs wait. Only what the engine itself does is timed (CPU time of the thread): objects are
-// made before it is handed one, and answers after it has decided.
+// Every node is full, unless told otherwise: one tenant of another scheduler has its devices, and
+// daemons run beside it. All gangs wait. Only what the engine itself does is timed (CPU time of the
+// thread): objects are made before it is handed one, and answers after it has decided.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,14 @@ struct WorldSize {
   int services = 2'500;
   // EngineOptions' of that name.
   size_t explanation_budget = coscheduling::EngineOptions().explanation_budget;
+  // Members come without a gate, and are bound without having been asked for.
+  bool standalone = false;
+  // What is otherwise about a node than NodeObject says, and whether a tenant is there at first;
+  // without them nothing, and one is.
+  std::function<void(int node, kube::Node*)> change_node = {};
+  std::function<bool(int node)> has_tenant = {};
+  // Called before there is any object, when all nodes are there, and when their pods are.
+  std::function<void(const std::string& loaded)> loaded = {};
 };
 
 class EngineWorld {
@@ -60,8 +68,8 @@ class EngineWorld {
   // One that no scheduler has bound yet.
   void PendingServiceChanges();
   void NamespaceChanges();
-  // Returns its name.
-  std::string GangComes(int shape);
+  // Returns its name. Its members ask for one domain of the level, if that is given.
+  std::string GangComes(int shape, const std::string& required_level = "");
   // One of its members is written to by somebody else.
   void MemberChanges(const std::string& gang);
   // Its job is over, or its user deletes it.
@@ -99,6 +107,9 @@ class EngineWorld {
   std::string FitsButWaits() const;
   // CPU seconds of one plan for this gang as things stand, placed or not.
   double PlanSeconds(const std::string& gang) const;
+  // The same of one planner for all gangs, which has followed the nodes as the engine's has. Its
+  // members ask for one domain of the level, if that is given.
+  double KeptPlanSeconds(const std::string& gang, const std::string& required_level);
   int NumberOf(const std::string& node) const { return node_numbers_.at(node); }
 
  private:
@@ -119,6 +130,7 @@ class EngineWorld {
   template <typename Call>
   void Timed(Call call);
   // Beside nodes that are kept for others.
+  coscheduling::PlanRequest RequestOf(const std::string& gang) const;
   coscheduling::Plan PlanOf(const std::string& gang,
                             const std::set<std::string, std::less<>>& kept = {}) const;
   void Say(kube::Node node);
@@ -151,6 +163,7 @@ class EngineWorld {
   std::vector<coscheduling::NumberedAction> unanswered_;
   std::set<std::string> to_bind_;
   std::vector<Bound> bound_;
+  coscheduling::Planner planner_;
 };
 
 }  // namespace muster::bench

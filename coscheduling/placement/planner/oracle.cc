@@ -196,8 +196,8 @@ OracleScore Oracle::ScoreOf(const State& state) const {
   return score;
 }
 
-std::map<std::string, std::string> Oracle::BestPlacements() const {
-  std::map<std::string, std::string> placements;
+cluster::PlaceMap Oracle::BestPlacements() const {
+  cluster::PlaceMap placements;
   for (size_t k = 0; k < kinds_.size(); ++k) {
     size_t next = 0;
     for (size_t n = 0; n < nodes_.size(); ++n) {
@@ -209,11 +209,11 @@ std::map<std::string, std::string> Oracle::BestPlacements() const {
   return placements;
 }
 
-OracleScore Oracle::ScoreOf(const std::map<std::string, std::string>& placements) const {
+OracleScore Oracle::ScoreOf(const cluster::PlaceMap& placements) const {
   return ScoreOf(StateOf(placements));
 }
 
-Oracle::State Oracle::StateOf(const std::map<std::string, std::string>& placements) const {
+Oracle::State Oracle::StateOf(const cluster::PlaceMap& placements) const {
   State state(kinds_.size() * nodes_.size());
   for (size_t m = 0; m < alike_.size(); ++m) {
     auto it = placements.find(request_.members[m]->meta.uid);
@@ -226,9 +226,9 @@ Oracle::State Oracle::StateOf(const std::map<std::string, std::string>& placemen
 }
 
 std::vector<std::pair<const Pod*, std::string>> Oracle::OrderOf(
-    const std::map<std::string, std::string>& placements) const {
+    const cluster::PlaceMap& placements) const {
   std::vector<std::pair<const Pod*, std::string>> order;
-  std::map<std::string, std::string> left = placements;
+  cluster::PlaceMap left = placements;
   for (auto it = seen_.find(StateOf(placements)); it != seen_.end() && it->second.second >= 0;) {
     const auto& [before, cell] = it->second;
     const std::string& name = nodes_[cell % nodes_.size()]->name();

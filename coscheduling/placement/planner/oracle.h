@@ -40,11 +40,11 @@ class Oracle {
 
   // The best that can be reached.
   const OracleScore& best() const { return best_; }
-  std::map<std::string, std::string> BestPlacements() const;
-  OracleScore ScoreOf(const std::map<std::string, std::string>& placements) const;
+  cluster::PlaceMap BestPlacements() const;
+  OracleScore ScoreOf(const cluster::PlaceMap& placements) const;
   // Members and node names in an order in which each is valid; empty if there is none.
   std::vector<std::pair<const kube::Pod*, std::string>> OrderOf(
-      const std::map<std::string, std::string>& placements) const;
+      const cluster::PlaceMap& placements) const;
   size_t states() const { return seen_.size(); }
 
  private:
@@ -53,7 +53,7 @@ class Oracle {
 
   struct Explorer;
   OracleScore ScoreOf(const State& state) const;
-  State StateOf(const std::map<std::string, std::string>& placements) const;
+  State StateOf(const cluster::PlaceMap& placements) const;
 
   const PlanRequest& request_;
   std::vector<int> alike_;

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "cluster/domains.h"
+#include "cluster/placing_order.h"
 #include "cluster/predicates.h"
 #include "cluster/shape_room.h"
 #include "cluster/snapshot.h"
@@ -80,7 +81,7 @@ struct Plan {
   bool complete = false;
   // Member pod UID -> node name. When not complete: the best partial plan, for display, for holding
   // early nodes and for what a provisioner still has to bring; never committed.
-  std::map<std::string, std::string> placements;
+  cluster::PlaceMap placements;
   PlanShortfall shortfall;  // when not complete
 };
 
@@ -101,12 +102,12 @@ class Planner {
     return TreeOf(snapshot, levels).domains;
   }
 
-  // Is every placement still good on this snapshot? Returns the first in rank order that isn't: the
-  // member's UID and why. Members without a placement are left out; a plan that MakePlan has just
-  // made is never broken on the same snapshot, which is left as it was.
+  // Is every placement still good on this snapshot? Then each is assumed there. Otherwise returns
+  // the first in rank order that isn't, the member's UID and why, and leaves the snapshot as it
+  // was. Members without a placement are left out; a plan that MakePlan has just made is never
+  // broken on the same snapshot.
   std::optional<std::pair<std::string, cluster::Rejection>> FirstBroken(
-      cluster::Snapshot* snapshot, const PlanRequest& request,
-      const std::map<std::string, std::string>& placements);
+      cluster::Snapshot* snapshot, const PlanRequest& request, const cluster::PlaceMap& placements);
 
  private:
   struct Tree {

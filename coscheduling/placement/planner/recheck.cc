@@ -1,5 +1,4 @@
 // FirstBroken: a plan that was made earlier, looked at again.
-#include <map>
 #include <string>
 #include <vector>
 
@@ -14,13 +13,12 @@ namespace {
 using cluster::NodeInfo;
 using cluster::Rejection;
 using cluster::RejectionCode;
-using kube::Pod;
 using Broken = std::optional<std::pair<std::string, Rejection>>;
 
 }  // namespace
 
 Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& request,
-                            const std::map<std::string, std::string>& placements) {
+                            const cluster::PlaceMap& placements) {
   const cluster::Domains& tree = Follow(*snapshot, request.levels);
   const std::string& key = request.required_topology_key;
   int beside = -1;  // all are in the required domain of this node
@@ -28,7 +26,7 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
     const NodeInfo* info = snapshot->FindNode(name);
     if (info != nullptr) beside = info->slot;
   }
-  const auto why_not = [&](const Pod& pod, const NodeInfo* info) -> std::optional<Rejection> {
+  const auto why_not = [&](const kube::Pod& pod, const NodeInfo* info) -> std::optional<Rejection> {
     if (info == nullptr) return Rejection{RejectionCode::kNotUsable, "the node is gone"};
     if (!pod.spec_error.empty()) return Rejection{RejectionCode::kResources, pod.spec_error};
     if (auto rejection = planner::WhyNotAllowed(request, *info)) return rejection;
@@ -41,9 +39,9 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
     }
     return cluster::CheckRoom(*snapshot, pod, *info);
   };
-  std::vector<std::string> assumed;
-  const absl::Cleanup forget = [&] {
-    for (const std::string& uid : assumed) snapshot->Forget(uid);
+  std::vector<std::string_view> assumed;
+  absl::Cleanup forget = [&] {
+    for (std::string_view uid : assumed) snapshot->Forget(uid);
   };
   for (const Pod* member : request.members) {
     const std::string& uid = member->meta.uid;
@@ -52,10 +50,15 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
     if (auto rejection = why_not(*member, snapshot->FindNode(placement->second))) {
       return std::pair(uid, *std::move(rejection));
     }
-    if (snapshot->Assume(uid, placement->second).ok()) assumed.push_back(uid);
+    if (!snapshot->Assume(uid, placement->second).ok()) return std::pair(uid, Rejection());
+    assumed.push_back(uid);
   }
-  if (!cluster::Relations::MayConcern(*snapshot, request.members)) return std::nullopt;
-  return cluster::FirstForbidden(*snapshot, request.members, request.include_virtual, placements);
+  Broken broken = cluster::Relations::MayConcern(*snapshot, request.members)
+                      ? cluster::FirstForbidden(*snapshot, request.members, request.include_virtual,
+                                                placements)
+                      : std::nullopt;
+  if (!broken) std::move(forget).Cancel();
+  return broken;
 }
 
 }  // namespace muster::coscheduling

@@ -1,5 +1,4 @@
 // A plan that is looked at again: which of its places no longer hold.
-#include <map>
 #include <string>
 
 #include "coscheduling/placement/planner/planner.h"
@@ -23,7 +22,7 @@ using testing::Term;
 using testing::WithAffinity;
 using testing::WithAntiAffinity;
 
-using Placements = std::map<std::string, std::string>;
+using Placements = cluster::PlaceMap;
 
 std::string Broken(GangWorld& world, const Placements& placements) {
   auto broken = world.FirstBroken(placements);
@@ -133,6 +132,23 @@ TEST(FirstBroken, SeesMembersInTwoRequiredDomains) {
   world.request().required_topology_key = kube::kZoneLabel;
   EXPECT_EQ(Broken(world, {{"uid-w-0", "a1"}, {"uid-w-1", "b1"}}),
             "uid-w-1: topology.kubernetes.io/zone=b, the gang is beside a1");
+}
+
+TEST(FirstBroken, AssumesAllOfThePlanOrNothing) {
+  GangWorld world;
+  AddNodes(world, {"n1", "n2"}, "a", 8);
+  world.AddMembers("w", 2, SpecWith(8));
+  const Placements placements = world.MakePlan().placements;
+  const auto assumed_on = [&](const std::string& uid) {
+    const cluster::NodeInfo* info = world.snapshot().FindNodeOfPod(uid);
+    return info == nullptr ? "" : info->name();
+  };
+  EXPECT_FALSE(Planner().FirstBroken(&world.snapshot(), world.request(), placements));
+  for (const auto& [uid, node] : placements) EXPECT_EQ(assumed_on(uid), node);
+  for (const auto& [uid, node] : placements) world.snapshot().Forget(uid);
+  Occupy(world, placements.at("uid-w-1"), 1);
+  EXPECT_TRUE(Planner().FirstBroken(&world.snapshot(), world.request(), placements));
+  for (const auto& [uid, node] : placements) EXPECT_EQ(assumed_on(uid), "");
 }
 
 TEST(FirstBroken, LeavesOutMembersWithoutAPlacement) {

@@ -143,9 +143,12 @@ class GangWorld {
   void Follow() const { planner_.Follow(snapshot_); }
   // By one planner for all of the world's changes.
   Plan MakePlan() const { return planner_.MakePlan(snapshot_, request_); }
+  // Leaves the world as it was.
   std::optional<std::pair<std::string, cluster::Rejection>> FirstBroken(
-      const std::map<std::string, std::string>& placements) {
-    return planner_.FirstBroken(&snapshot_, request_, placements);
+      const cluster::PlaceMap& placements) {
+    auto broken = planner_.FirstBroken(&snapshot_, request_, placements);
+    for (const auto& [uid, node] : placements) snapshot_.Forget(uid);
+    return broken;
   }
 
  private:
