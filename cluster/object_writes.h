@@ -29,6 +29,14 @@ struct LiftGate {
   kube::ObjectRef pod;
 };
 
+// Status patch: nominatedNodeName, the node that kube-scheduler tries alone before it looks at all
+// (schedule_one.go v1.34, evaluateNominatedNode); empty takes it back, because Karpenter makes no
+// node for a pod that has it (pkg/utils/pod v1.8, IsPreempting). Precondition: uid.
+struct NominatePod {
+  kube::ObjectRef pod;
+  std::string node;
+};
+
 // Posts the binding with uid and resource_version preconditions and do-not-disrupt in its
 // annotations.
 struct BindPod {

@@ -44,6 +44,7 @@ using cluster::DeleteNodeClaim;
 using cluster::EmitEvent;
 using cluster::EvictPod;
 using cluster::LiftGate;
+using cluster::NominatePod;
 using cluster::SelectNode;
 using cluster::SignalPod;
 using cluster::TaintNode;
@@ -61,7 +62,7 @@ using quota::UpdateQueueStatus;
 using quota::WriteWorkload;
 
 using Action =
-    std::variant<WriteRecord, SignalPod, LiftGate, BindPod, AnnotateNode, TaintNode,
+    std::variant<WriteRecord, SignalPod, LiftGate, NominatePod, BindPod, AnnotateNode, TaintNode,
                  DeleteNodeClaim, AnnotatePod, SelectNode, AssignFlavors, EvictPod,
                  UpdatePodGroupStatus, UpdateQueueStatus, SetFinalizers, EmitEvent, AnswerBind,
                  CreatePodGroup, UpdateMinMember, SuspendJob, ChangeTemplates, ResetStartTime,

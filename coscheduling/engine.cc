@@ -142,6 +142,7 @@ void Engine::Owners::Decide(const Gang& gang) {
   quota.GiveFlavors(gang);
   const bool zoned = provisioning.GiveZone(gang);
   provisioning.Signal(gang, IsUndecided(gang) || !zoned);
+  commit.Nominate(gang);
   commit.LiftGates(gang);
   commit.Answer(gang, report.ReasonOf(gang).message);
   commit.Advance(gang);

@@ -68,7 +68,7 @@ void Engine::Owners::Observe(kube::Pod pod) {
     snapshot.Upsert(std::move(pod));
     return;
   }
-  if (ours) pod.nominated_node_name.clear();  // by kube-scheduler, from the plan
+  if (ours) pod.told_node_name = std::exchange(pod.nominated_node_name, {});
   if (ours) options.profile.added_affinity.ApplyTo(&pod);
   const Gang& gang = gangs.Join(pod);
   suspect_marks.Observe(pod, gang.key);

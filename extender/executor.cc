@@ -38,6 +38,7 @@ size_t UrgencyOf(const coscheduling::Action& action) {
     return 1;
   }
   if (std::holds_alternative<coscheduling::LiftGate>(action) ||
+      std::holds_alternative<coscheduling::NominatePod>(action) ||
       std::holds_alternative<coscheduling::ChangeTemplates>(action) ||
       std::holds_alternative<coscheduling::SuspendJob>(action)) {
     return 2;

@@ -426,6 +426,14 @@ struct RequestOf {
                  AnswerKind::kPod);
   }
 
+  std::optional<ActionRequest> operator()(const coscheduling::NominatePod& nominate) const {
+    json node = nominate.node.empty() ? json(nullptr) : json(nominate.node);
+    json body = {{"metadata", Identity(nominate.pod)},
+                 {"status", {{"nominatedNodeName", std::move(node)}}}};
+    return OnPod(nominate.pod, Patch(PodPath(nominate.pod) + "/status", kube::kMergePatch, body),
+                 AnswerKind::kPod);
+  }
+
   // The API server checks uid and resourceVersion of the Binding and copies its annotations in the
   // same write (k8s.io/kubernetes pkg/registry/core/pod/storage/storage.go v1.34).
   std::optional<ActionRequest> operator()(const coscheduling::BindPod& bind) const {
@@ -800,6 +808,7 @@ struct Kind {
   std::string_view operator()(const coscheduling::WriteRecord&) const { return "record"; }
   std::string_view operator()(const coscheduling::SignalPod&) const { return "signal"; }
   std::string_view operator()(const coscheduling::LiftGate&) const { return "gate-lift"; }
+  std::string_view operator()(const coscheduling::NominatePod&) const { return "nomination"; }
   std::string_view operator()(const coscheduling::BindPod&) const { return "binding"; }
   std::string_view operator()(const coscheduling::AnnotateNode& annotate) const {
     return annotate.annotations.contains(std::string(cluster::kSuspectAnnotation)) ? "suspect"

@@ -51,8 +51,8 @@ struct QueueVersions {
 std::optional<ActionRequest> ToRequest(const coscheduling::Action& action, absl::Time now,
                                        const QueueVersions& versions = {});
 
-// "record", "signal", "gate-lift", "binding", "hold", "wake", "volume-node", "evict", "status",
-// "event", "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over",
+// "record", "signal", "gate-lift", "nomination", "binding", "hold", "wake", "volume-node", "evict",
+// "status", "event", "bind-answer", "pod-group", "min-member", "suspend", "resume", "restart-over",
 // "give-back", "requeue", "give-back-over", "workload", "workload-status", "workload-touch",
 // "workload-reclaim", "workload-end", "finalizer": for metrics, logs and MUSTER_TEST_CRASH_AFTER.
 std::string_view KindOf(const coscheduling::Action& action);

@@ -153,6 +153,20 @@ void Commit::Leave(GangId gang, const std::string& pod) {
   if (Part* part = parts_.Find(gang)) part->posted.erase(pod);
 }
 
+void Commit::Nominate(const Gang& gang) {
+  const bool planned = gang.facts.planned && !options_.standalone;
+  const PlaceMap& fixed = placement_->Of(gang).fixed;
+  for (const std::string& uid : gang.pods) {
+    const kube::Pod& pod = *snapshot_.FindPod(uid);
+    if (pod.IsBound() || pod.IsTerminal()) continue;
+    const auto place = fixed.find(uid);
+    const std::string node = planned && place != fixed.end() ? place->second : "";
+    // What kube-scheduler took back itself isn't told again.
+    if (node == pod.told_node_name || (pod.told_node_name.empty() && !IsGatedByUs(pod))) continue;
+    outbox_->Act(gang.id, "nominate/" + uid, NominatePod{RefOf(pod), node});
+  }
+}
+
 void Commit::LiftGates(const Gang& gang) {
   if (!gang.facts.planned && gang.required() > 0) return;
   for (const auto& [uid, node] : placement_->Of(gang).fixed) {

@@ -45,6 +45,9 @@ class Commit : Owner {
     parts_.Forget(gang);
     await_volumes_.erase(gang);
   }
+  // Tells kube-scheduler the place of each member whose gate is lifted next, and takes it back
+  // where the plan has come to another one.
+  void Nominate(const Gang& gang);
   void LiftGates(const Gang& gang);
   // Answers calls that have come to an end; `why` tells why the gang isn't bound yet.
   void Answer(const Gang& gang, const std::string& why);

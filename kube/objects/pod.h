@@ -129,6 +129,9 @@ struct Pod {
   bool preempts = true;             // spec.preemptionPolicy isn't Never
   std::string node_name;            // spec.nodeName: bound
   std::string nominated_node_name;  // status
+  // Of Muster's own pods instead of that: what kube-scheduler is told of the plan, which takes no
+  // room beside it.
+  std::string told_node_name;
   std::vector<std::string> scheduling_gates;
   // spec.schedulingGroup.podGroupName, a PodGroup of Kubernetes' own (scheduling.k8s.io, 1.35).
   std::string native_group;
