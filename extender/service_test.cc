@@ -567,7 +567,7 @@ TEST_F(ServiceTest, IsNotReadyOnceItsWebhooksCertificateHasExpired) {
   options.webhook.key_file = folder.files().key;
   options.webhook.ca_file = folder.files().authority;
   StartService(std::move(options));
-  EXPECT_EQ(Metric("muster_webhook_in_place"), "1");
+  EXPECT_TRUE(Await([&] { return Metric("muster_webhook_in_place") == "1"; }));
 
   ASSERT_TRUE(Await([&] { return Rest("/readyz").status == 503; }));
   EXPECT_THAT(Rest("/readyz").body, HasSubstr("not ready: the webhook's certificate expired at "));

@@ -147,8 +147,15 @@ func (c *Case) checkOneGang(name string, size int, checkGroup func(*unstructured
 		}
 		return ""
 	})
-	group, err := shared.Dynamic.Resource(timeline.PodGroups).Namespace(c.Namespace).Get(c.Context(), name, metav1.GetOptions{})
-	c.must(err)
+	var group *unstructured.Unstructured
+	// Muster answers of a gang before the PodGroup that it makes for it is there.
+	g.AwaitAnswer(30*time.Second, func(map[string]any) string {
+		var err error
+		if group, err = shared.Dynamic.Resource(timeline.PodGroups).Namespace(c.Namespace).Get(c.Context(), name, metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	if wrong := checkGroup(group); wrong != "" {
 		c.Errorf("PodGroup %s %s", name, wrong)
 	}

@@ -43,7 +43,7 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
   absl::Cleanup forget = [&] {
     for (std::string_view uid : assumed) snapshot->Forget(uid);
   };
-  for (const Pod* member : request.members) {
+  for (const kube::Pod* member : request.members) {
     const std::string& uid = member->meta.uid;
     const auto placement = placements.find(uid);
     if (placement == placements.end()) continue;
@@ -53,10 +53,10 @@ Broken Planner::FirstBroken(cluster::Snapshot* snapshot, const PlanRequest& requ
     if (!snapshot->Assume(uid, placement->second).ok()) return std::pair(uid, Rejection());
     assumed.push_back(uid);
   }
-  Broken broken = cluster::Relations::MayConcern(*snapshot, request.members)
-                      ? cluster::FirstForbidden(*snapshot, request.members, request.include_virtual,
-                                                placements)
-                      : std::nullopt;
+  Broken broken =
+      cluster::Relations::MayConcern(*snapshot, request.members)
+          ? cluster::FirstForbidden(*snapshot, request.members, request.include_virtual, placements)
+          : std::nullopt;
   if (!broken) std::move(forget).Cancel();
   return broken;
 }
