@@ -265,6 +265,7 @@ kube::Pod MemberPod(int shape, const std::string& gang, int member, const Member
     spec.requests.Set(kube::kEfa, 16);
   });
   if (!state.gated) pod.scheduling_gates.clear();
+  pod.nominated_node_name = state.nominated;
   if (!state.scheduled_reason.empty()) {
     pod.scheduled_reason = state.scheduled_reason;
     pod.scheduled_message = state.scheduled_message;

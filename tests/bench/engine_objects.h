@@ -42,7 +42,8 @@ kube::Pod ServicePod(const std::string& uid, const std::string& node, bool runni
 // What may change about a member.
 struct MemberState {
   bool gated = true;
-  std::string node;              // bound there
+  std::string node;  // bound there
+  std::string nominated;
   std::string scheduled_reason;  // of condition PodScheduled
   std::string scheduled_message;
   std::vector<std::pair<std::string, std::string>> annotations;  // beside those it came with

@@ -319,6 +319,10 @@ bool EngineWorld::Apply(const coscheduling::Action& action) {
       member.state.scheduled_message = signal->message;
     });
   }
+  if (const auto* nominate = std::get_if<NominatePod>(&action)) {
+    return ChangeMember(nominate->pod.uid,
+                        [&](Member& member) { member.state.nominated = nominate->node; });
+  }
   if (const auto* lift = std::get_if<LiftGate>(&action)) {
     return ChangeMember(lift->pod.uid, [&](Member& member) {
       member.state.gated = false;
