@@ -29,8 +29,11 @@ size_t SurplusOf(const Gang& gang) {
 // Keeps who could go, and who is going.
 void Placement::FollowStanding(const Gang& gang, Part* part) {
   const bool leaves = quota_->IsLeaving(gang);
-  const bool goes = leaves || gang.facts.terminating;
-  goes ? void(leaving_.insert(gang.id)) : void(leaving_.erase(gang.id));
+  if (leaves || gang.facts.terminating) {
+    leaving_.insert(gang.id);
+  } else {
+    leaving_.erase(gang.id);
+  }
   const bool whole =
       gang.facts.bound + gang.facts.succeeded >= gang.facts.min_member || gang.facts.bound_before;
   std::optional<int64_t> evictable;

@@ -41,6 +41,10 @@ class RawClient {
   std::string pending_;
 };
 
+// Lets this process have up to 10,000 files open, as far as it may: both ends of a connection are
+// in it. False if the limit can't be read or set.
+bool AllowManyConnections();
+
 // "POST path HTTP/1.1" with Host and Content-Length.
 std::string RawPost(std::string_view path, std::string_view body);
 std::string RawGet(std::string_view path);
