@@ -43,8 +43,13 @@ type runningPod struct {
 	webhook    string
 	aggregated string
 	ready      bool
+	answered   time.Time // when it last said that it is ready
 	ending     bool
 }
+
+// So long a pod that was ready may say that it isn't, or nothing: three probes, five seconds apart, as
+// the Deployment asks of a kubelet.
+const failsProbesFor = 10 * time.Second
 
 // RunPods makes the node and runs what is scheduled there, until the plane stops. Versions are the
 // Musters of images; any other image stands for the one under test.
@@ -364,13 +369,16 @@ func (p *Plane) onLoopback(text, extender string) (string, error) {
 	return string(content), err
 }
 
+// isReady probes it, as only sync does.
 func (r *runningPod) isReady() bool {
-	response, err := httpClient.Get("http://" + r.health + "/readyz")
-	if err != nil {
-		return false
+	if response, err := httpClient.Get("http://" + r.health + "/readyz"); err == nil {
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			r.answered = time.Now()
+			return true
+		}
 	}
-	response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	return r.ready && time.Since(r.answered) < failsProbesFor
 }
 
 func (r *runningPod) stop() {
