@@ -201,7 +201,8 @@ func (u *upgrade) install() {
 		u.quota.flavorNodes(usage{"nvidia": stageQuota["nvidia"] + 4})
 		u.fallback.Apply("fallback_quota.yaml", withoutThird, intoClusterQueue("fallback"))
 		u.fallback.NodePool("first", 1, 2, time.Second, soldOut)
-		u.fallback.NodePool("second", 1, 2, lateNodes)
+		// Room for one round's nodes while the last one's go.
+		u.fallback.NodePool("second", 1, 4, lateNodes)
 		u.awaitQueueStatus()
 	}
 }
