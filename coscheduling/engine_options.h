@@ -69,7 +69,7 @@ struct EngineOptions {
   bool standalone = false;
   // Held bind calls are answered with an error after this (half of the extender's httpTimeout).
   absl::Duration bind_wait = absl::Seconds(15);
-  // An ungated member that kube-scheduler doesn't bring back is touched again after this.
+  // An ungated member that kube-scheduler has tried and doesn't bring back is touched after this.
   absl::Duration wake_interval = absl::Seconds(5);
   // Who decides about quota: nobody, we ourselves by Kueue's objects, or the real Kueue, whose
   // gates and suspension are respected in any case.

@@ -24,6 +24,8 @@ constexpr absl::Duration kBrokenPause = absl::Milliseconds(200);
 // kube-scheduler goes through pods one by one: it schedules some 100 a second where an extender is
 // asked, and half of that is left to API servers that are slow to bind volumes.
 constexpr int64_t kBindCallsPerSecond = 50;
+// What kube-scheduler hasn't tried yet is in its queue, and touched so many times more seldom.
+constexpr int kUntriedWakes = 12;
 
 }  // namespace
 
@@ -67,8 +69,6 @@ bool Commit::AwaitsPreBind(const Gang& gang) const {
            return !held_.contains(place.first) && !placement_->IsPinned(gang, place.first);
          });
 }
-
-// --- bind calls ---
 
 void Commit::Request(uint64_t request, const Gang& gang, const std::string& pod, std::string node) {
   AnswerHeld(pod, "the pod is called again");
@@ -132,8 +132,6 @@ void Commit::Answer(const Gang& gang, const std::string& why) {
                            gang.key.ToString(), absl::FormatDuration(options_.bind_wait)));
   }
 }
-
-// --- steps of a gang ---
 
 void Commit::Sync(const Gang& gang) {
   if (placement_->HasPins(gang)) {
@@ -207,9 +205,11 @@ void Commit::WakeMembers(const Gang& gang) {
   }
   part.woken_at = now;
   agenda_->NoteAt(gang.id, now + options_.wake_interval);
+  const bool untried_too = now >= gang.state_since + kUntriedWakes * options_.wake_interval;
   for (const auto& [uid, node] : placement_->Of(gang).fixed) {
     const kube::Pod* pod = snapshot_.FindPod(uid);
     if (IsGatedByUs(*pod) || placement_->IsPinned(gang, uid)) continue;
+    if (!untried_too && pod->scheduled_reason == kube::kSchedulingGated) continue;
     outbox_->Act(gang.id, "wake/" + uid,
                  AnnotatePod{RefOf(*pod), {{std::string(kWakeAnnotation), kube::TimeText(now)}}});
   }

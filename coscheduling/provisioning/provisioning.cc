@@ -15,7 +15,6 @@ namespace muster::coscheduling {
 namespace {
 
 constexpr std::string_view kUnschedulable = "Unschedulable";
-constexpr std::string_view kSchedulingGated = "SchedulingGated";
 // What kube-scheduler itself writes for an error: no provisioner looks at it.
 constexpr std::string_view kSchedulerError = "SchedulerError";
 
@@ -255,7 +254,7 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
     const bool placed = places.fixed.contains(uid);
     const bool asks = want && !placed && quota_.MayBePlaced(gang, uid);
     if (asks == AsksForNode(*pod) || (!asks && (placed || leave_alone))) continue;
-    const std::string_view taken_back = IsGatedByUs(*pod) ? kSchedulingGated : kSchedulerError;
+    const std::string_view taken_back = IsGatedByUs(*pod) ? kube::kSchedulingGated : kSchedulerError;
     outbox_->Act(gang.id, "signal/" + uid,
                  SignalPod{RefOf(*pod), std::string(asks ? kUnschedulable : taken_back),
                            fmt::format("gang {} {}", gang.key.ToString(),

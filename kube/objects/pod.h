@@ -117,6 +117,10 @@ struct PodSpec {
 
 enum class PodPhase { kPending, kRunning, kSucceeded, kFailed, kUnknown };
 
+// What the API server says of a gated pod's scheduling, until kube-scheduler has tried it and says
+// otherwise.
+inline constexpr std::string_view kSchedulingGated = "SchedulingGated";
+
 struct Pod {
   ObjectMeta meta;
   std::shared_ptr<const PodSpec> spec;  // never null
@@ -145,7 +149,7 @@ struct Pod {
   std::string status_message;
   // Condition PodScheduled; empty strings when absent.
   std::string scheduled_status;  // "True", "False", ""
-  std::string scheduled_reason;  // "Unschedulable", "SchedulingGated", ...
+  std::string scheduled_reason;  // "Unschedulable", kSchedulingGated, ...
   std::string scheduled_message;
   // The first terminated container's message (its /dev/termination-log), and whether any
   // container has ever started.
