@@ -10,12 +10,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"syscall"
 
 	"muster.dev/tests/cluster/plane"
 )
@@ -33,15 +29,7 @@ var (
 	tens   = flag.Int("tens", 3, "jobs in each of the 30 queues, in tens")
 )
 
-func main() {
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Println("FAILED:", err)
-		os.Exit(1)
-	}
-}
+func main() { plane.Race(run) }
 
 func run(ctx context.Context) error {
 	options, err := plane.Locate(*folder)
@@ -53,16 +41,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = compare(ctx, p, options)
-	if dead := p.Dead(); err == nil && dead != "" {
-		err = fmt.Errorf("part of the control plane ended early: %s", dead)
-	}
-	p.Stop()
-	if err != nil || os.Getenv("MUSTER_KEEP") == "1" {
-		fmt.Println("logs are in", filepath.Join(p.Folder, "logs"))
-		return err
-	}
-	return os.RemoveAll(p.Folder)
+	return p.EndRace(compare(ctx, p, options))
 }
 
 func compare(ctx context.Context, p *plane.Plane, options plane.Options) error {

@@ -11,11 +11,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"muster.dev/tests/cluster/plane"
@@ -44,15 +41,7 @@ type stage struct {
 	patience int
 }
 
-func main() {
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Println("FAILED:", err)
-		os.Exit(1)
-	}
-}
+func main() { plane.Race(run) }
 
 func run(ctx context.Context) error {
 	// A gang of thousands takes coscheduling minutes.
@@ -151,17 +140,7 @@ func raceAll(ctx context.Context, options plane.Options, one contender, on stage
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if dead := p.Dead(); err == nil && dead != "" {
-			err = fmt.Errorf("part of the control plane ended early: %s", dead)
-		}
-		p.Stop()
-		if err != nil || os.Getenv("MUSTER_KEEP") == "1" {
-			fmt.Println("logs are in", filepath.Join(p.Folder, "logs"))
-			return
-		}
-		err = os.RemoveAll(p.Folder)
-	}()
+	defer func() { err = p.EndRace(err) }()
 	c, err := newCluster(ctx, p, on, one.native)
 	if err != nil {
 		return nil, err

@@ -6,13 +6,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"muster.dev/tests/cluster/plane"
@@ -31,47 +29,26 @@ var (
 // Nobody may wait longer once no more gangs come, and those that run end soon.
 const endsWithin = 90 * time.Second
 
-func main() {
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	passed, err := run(ctx)
-	if err != nil {
-		fmt.Println("FAILED:", err)
-	}
-	if err != nil || !passed {
-		os.Exit(1)
-	}
-}
+func main() { plane.Race(run) }
 
-func run(ctx context.Context) (passed bool, err error) {
+func run(ctx context.Context) (err error) {
 	options, err := plane.Locate(*folder)
 	if err != nil {
-		return false, err
+		return err
 	}
 	options.Measured, options.Standalone = true, true
 	fmt.Printf("%d cores, load average %s before; %d nodes, gangs of 1 to %d pods, seed %d\n", runtime.NumCPU(), plane.LoadAverage(), *nodes, *most, *seed)
 	p, err := plane.Start(options)
 	if err != nil {
-		return false, err
+		return err
 	}
-	defer func() {
-		if dead := p.Dead(); err == nil && dead != "" {
-			err = fmt.Errorf("part of the control plane ended early: %s", dead)
-		}
-		p.Stop()
-		if err != nil || !passed || os.Getenv("MUSTER_KEEP") == "1" {
-			fmt.Println("logs are in", filepath.Join(p.Folder, "logs"))
-			return
-		}
-		err = os.RemoveAll(p.Folder)
-	}()
+	defer func() { err = p.EndRace(err) }()
 	l, err := newLoad(ctx, p, *nodes)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if err := p.Muster.Start(plane.Launch{}); err != nil {
-		return false, err
+		return err
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -79,11 +56,14 @@ func run(ctx context.Context) (passed bool, err error) {
 	go func() { broken <- l.watch(watching) }()
 	r, err := l.come(ctx, newDraw(*seed), broken)
 	if err != nil {
-		return false, err
+		return err
 	}
-	passed = r.print(os.Stdout)
+	kept := r.print(os.Stdout)
 	fmt.Printf("load average %s after\n", plane.LoadAverage())
-	return passed, nil
+	if !kept {
+		return errors.New("it isn't within the bounds")
+	}
+	return nil
 }
 
 // come has gangs come until the time is over, and all of them go.

@@ -3,10 +3,14 @@ package plane
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +24,31 @@ import (
 
 // Creators is how many create at once: the API server is to be busy, not its queues full.
 const Creators = 16
+
+// Race is the whole of such a program, which fails if `run` does.
+func Race(run func(context.Context) error) {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Println("FAILED:", err)
+		os.Exit(1)
+	}
+}
+
+// EndRace stops the control plane of a race that ended with this error, which it returns, or one that
+// tells that a part ended early. Logs stay where there is one, or MUSTER_KEEP is 1.
+func (p *Plane) EndRace(err error) error {
+	if dead := p.Dead(); err == nil && dead != "" {
+		err = fmt.Errorf("part of the control plane ended early: %s", dead)
+	}
+	p.Stop()
+	if err != nil || os.Getenv("MUSTER_KEEP") == "1" {
+		fmt.Println("logs are in", filepath.Join(p.Folder, "logs"))
+		return err
+	}
+	return os.RemoveAll(p.Folder)
+}
 
 // LoadAverage is the machine's over the last minute.
 func LoadAverage() string {
