@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -281,6 +283,73 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 	}, metav1.CreateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "doesn't touch pods of kube-system") {
 		t.Errorf("binding of a pod of kube-system: %v", err)
+	}
+	_, err = muster.CoreV1().Pods("kube-system").Patch(c.Context(), name, types.MergePatchType, []byte(`{"status":{"nominatedNodeName":"n"}}`), metav1.PatchOptions{}, "status")
+	// It is of another scheduler, too.
+	if err == nil || !strings.Contains(err.Error(), "Muster's account") {
+		t.Errorf("nomination of a pod of kube-system: %v", err)
+	}
+	err = muster.PolicyV1().Evictions("kube-system").Evict(c.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}})
+	if err == nil || !strings.Contains(err.Error(), "doesn't touch pods of kube-system") {
+		t.Errorf("eviction of a pod of kube-system: %v", err)
+	}
+}
+
+const volumeObjects = `
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: NAME, annotations: {mine: a}}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: NAME, hostPath: {path: /none}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: claim, annotations: {mine: a}}
+spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Gi}}}
+`
+
+// Not parallel: where a kube-scheduler binds volumes Muster's account has these rights for no longer.
+func TestMustersAccountChangesOfVolumesOnlyWhatBindsThem(t *testing.T) {
+	c := newGangCase(t, "volumes")
+	const folder = "../../deploy/standalone"
+	if os.Getenv("MUSTER_MODE") != "standalone" {
+		c.Cleanup(func() { mustKubectl(t, "delete", "--ignore-not-found", "--kustomize="+folder) })
+		mustKubectl(t, "apply", "--server-side", "--validate=strict", "--kustomize="+folder)
+	}
+	volume := "persistentvolume/" + c.Namespace
+	in := "--namespace=" + c.Namespace
+	c.Cleanup(func() { mustKubectl(t, "delete", volume, "--wait=false") })
+	mustKubectl(t, "create", in, "--filename="+c.write("volumes.yaml", strings.ReplaceAll(volumeObjects, "NAME", c.Namespace)))
+	// It takes a moment until the API server knows the policies.
+	for _, refused := range []string{"pvc/claim", volume} {
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+			if _, err := shared.KubectlAsMuster(in, "annotate", "--overwrite", refused, fmt.Sprintf("a=%d", time.Now().UnixNano())); err != nil && strings.Contains(err.Error(), "metadata.annotations: Muster's account") {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatalf("the policy for %s refuses nothing: %v", refused, err)
+			}
+		}
+	}
+	merge := func(what, patch string) string { return "patch " + what + " --type=merge --patch '" + patch + "'" }
+	const claimOnly = "changes of a claim only annotation volume.kubernetes.io/selected-node"
+	const volumeOnly = "changes of a volume only spec.claimRef"
+	for _, one := range []attempt{
+		{"label pvc/claim a=b", claimOnly},
+		{merge("pvc/claim", `{"metadata":{"finalizers":["a.b/c"]}}`), claimOnly},
+		{merge("pvc/claim", `{"spec":{"volumeName":"`+c.Namespace+`"}}`), claimOnly},
+		{"annotate pvc/claim volume.kubernetes.io/selected-node=a", ""},
+		{"annotate pvc/claim --overwrite volume.kubernetes.io/selected-node=b", "where nobody has said so"},
+		{"annotate pvc/claim volume.kubernetes.io/selected-node-", "where nobody has said so"},
+
+		{"label " + volume + " a=b", volumeOnly},
+		{merge(volume, `{"metadata":{"finalizers":["a.b/c"]}}`), volumeOnly},
+		{merge(volume, `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`), volumeOnly},
+		{merge(volume, `{"spec":{"storageClassName":null}}`), volumeOnly},
+		{merge(volume, `{"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":"yes"}},"spec":{"claimRef":{"apiVersion":"v1","kind":"PersistentVolumeClaim","namespace":"`+c.Namespace+`","name":"none"}}}`), ""},
+		{merge(volume, `{"spec":{"claimRef":{"name":"other"}}}`), volumeOnly},
+		{merge(volume, `{"spec":{"claimRef":null}}`), volumeOnly},
+		{"annotate " + volume + " pv.kubernetes.io/bound-by-controller-", "that it was bound by a controller"},
+	} {
+		one.run(t, shared.KubectlAsMuster, in)
 	}
 }
 
