@@ -53,8 +53,6 @@ Engine::Owners::Owners(EngineOptions engine_options)
   snapshot.SetProfile(options.profile);
 }
 
-// --- what is known of a gang ---
-
 void Engine::Owners::Refresh(const Gang& gang) {
   records.Read(gang);
   quota.Read(gang);
@@ -95,8 +93,6 @@ bool Engine::Owners::IsUndecided(const Gang& gang) const {
          !gang.facts.waits_for_quota && !gang.facts.evicting && !gang.facts.infeasible &&
          !gang.unbound.empty();
 }
-
-// --- decisions ---
 
 void Engine::Owners::GiveUp(const Gang& gang, absl::Time retry_after, std::optional<Reason> why) {
   AdmissionRecord record =
@@ -247,8 +243,6 @@ void Engine::Owners::Step(StepOutput* out) {
   outbox.EndStep();
   out->actions = outbox.Take();
 }
-
-// --- the public face ---
 
 Engine::Engine(EngineOptions options) : owners_(std::make_unique<Owners>(std::move(options))) {}
 Engine::~Engine() = default;

@@ -49,8 +49,6 @@ QuotaAdmission::QuotaAdmission(const Owner& owner, Records* writer, Workloads* w
                     return gang == nullptr || MayBeEvicted(*gang, surplus_only);
                   }}) {}
 
-// --- observations ---
-
 void QuotaAdmission::Observe(const cluster::Journal& journal) {
   if (options_.quota != QuotaMode::kInternal) return;
   for (const auto& [name, entry] : journal.nodes) {
@@ -90,8 +88,6 @@ void QuotaAdmission::NotePriorityClass(std::string_view name) {
     if (gang.priority_class_name == name || PodPriorityClassOf(gang)) agenda_->Note(gang.id);
   }
 }
-
-// --- questions ---
 
 bool QuotaAdmission::IsUnderQuota(const Gang& gang) const {
   if (options_.quota != QuotaMode::kInternal) return false;
@@ -336,8 +332,6 @@ const Gang* QuotaAdmission::GangOf(std::string_view workload) const {
   const auto it = gang_of_.find(std::string(workload));
   return it == gang_of_.end() ? nullptr : gangs_.Find(it->second);
 }
-
-// --- steps of a gang ---
 
 // Members that are going away: what they use is nobody else's yet. On a lost node nobody uses any.
 std::vector<const kube::Pod*> QuotaAdmission::GoingOf(const Gang& gang) const {
@@ -753,8 +747,6 @@ void QuotaAdmission::GiveFlavors(const Gang& gang) {
   }
 }
 
-// --- eviction ---
-
 bool QuotaAdmission::MayBeEvicted(const Gang& gang, bool surplus_only) const {
   std::vector<const kube::Pod*> going;
   for (const Gang* stage : StagesOf(gang)) {
@@ -812,8 +804,6 @@ bool QuotaAdmission::NoteEviction(const Gang& gang) {
 void QuotaAdmission::ReleaseSurplus(const Gang& gang) {
   for (const kube::Workload* more : SurplusOf(gang)) workloads_->Release(gang, *more);
 }
-
-// --- the step of all ---
 
 void QuotaAdmission::Carry(const quota::Decision& decision) {
   const Gang* gang = GangOf(decision.id);

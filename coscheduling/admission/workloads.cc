@@ -17,8 +17,6 @@ bool IsOurs(const kube::Workload& workload) { return !quota::KeeperOf(workload).
 
 }  // namespace
 
-// --- observations ---
-
 std::string Workloads::KeyOf(const kube::NamespacedUid& owner) {
   return fmt::format("{}//{}", owner.name_space, owner.uid);
 }
@@ -115,8 +113,6 @@ void Workloads::LoseKey(const std::string& key) {
   const auto owned = of_owner_.find(key);
   if (owned != of_owner_.end()) homeless_.insert(owned->second.begin(), owned->second.end());
 }
-
-// --- questions ---
 
 std::set<GangId> Workloads::UsersOf(const kube::Workload& workload) const {
   const std::vector<GangId> all = gangs_.GangsOf(workload.meta.ControllerUid());
@@ -239,8 +235,6 @@ std::vector<const kube::Workload*> Workloads::Marked() const {
   for (const std::string& uid : marked_) marked.push_back(&workloads_.at(uid));
   return marked;
 }
-
-// --- writing ---
 
 PatchWorkload Workloads::Patch(const kube::Workload& workload, std::optional<bool> active,
                                std::map<std::string, std::optional<std::string>> annotations) {

@@ -169,7 +169,9 @@ void Commit::LiftGates(const Gang& gang) {
   if (!gang.facts.planned && gang.required() > 0) return;
   for (const auto& [uid, node] : placement_->Of(gang).fixed) {
     const kube::Pod* pod = snapshot_.FindPod(uid);
-    if (IsGatedByUs(*pod)) outbox_->Act(gang.id, "lift/" + uid, LiftGate{RefOf(*pod)});
+    if (IsGatedByUs(*pod) && !outbox_->IsUnderWay("nominate/" + uid)) {
+      outbox_->Act(gang.id, "lift/" + uid, LiftGate{RefOf(*pod)});
+    }
   }
 }
 

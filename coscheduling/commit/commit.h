@@ -48,6 +48,7 @@ class Commit : Owner {
   // Tells kube-scheduler the place of each member whose gate is lifted next, and takes it back
   // where the plan has come to another one.
   void Nominate(const Gang& gang);
+  // Not while kube-scheduler is being told.
   void LiftGates(const Gang& gang);
   // Answers calls that have come to an end; `why` tells why the gang isn't bound yet.
   void Answer(const Gang& gang, const std::string& why);

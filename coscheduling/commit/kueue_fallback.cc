@@ -37,8 +37,6 @@ bool Restarts::IsGivenBack(const kube::Workload& workload) {
   return !workload.active && HasMark(workload);
 }
 
-// --- what is known of Kueue's Workloads ---
-
 const kube::Workload* Restarts::WorkloadOf(const Gang& gang) const {
   const kube::AnyJob* job = gangs_.JobOf(gang);
   return job == nullptr ? nullptr : WorkloadOf(*job);
@@ -70,8 +68,6 @@ std::set<std::string> Restarts::FlavorsOf(const Gang& gang) const {
   }
   return flavors;
 }
-
-// --- which gang may be given back, and for which flavor ---
 
 Restarter Restarts::RestarterThroughKueue(const kube::AnyJob& job) const {
   const std::string title = job.Title();
@@ -119,8 +115,6 @@ std::set<std::string> Restarts::FailedInKueue(const Gang& gang,
   return failed;
 }
 
-// --- what follows once it was given back ---
-
 void Restarts::KeepWorkload(const kube::Workload& workload) {
   if (workload.finished || workload.meta.deletion_time || !workload.error.empty()) return;
   const kube::AnyJob* job = gangs_.jobs().FindOwner(workload.meta);
@@ -156,8 +150,6 @@ void Restarts::KeepWorkload(const kube::Workload& workload) {
   patch.pod_sets = ChoiceWithout(workload, {}).pod_sets;
   outbox_->Act(target, std::move(patch));
 }
-
-// --- what is told ---
 
 Reason Restarts::KueueBlocker(const Gang& gang, const kube::AnyJob& job) const {
   const kube::Workload* workload = WorkloadOf(job);

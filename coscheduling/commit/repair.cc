@@ -41,8 +41,6 @@ const cluster::NodeTrouble* Repair::TroubleOn(const std::string& node) const {
   return it == troubles_.end() ? nullptr : &it->second;
 }
 
-// --- nodes ---
-
 void Repair::Observe(const cluster::Journal& journal) {
   for (const auto& [name, entry] : journal.nodes) {
     if (entry.observed.HasAny(cluster::kOfObjects)) NoteTrouble(name);
@@ -76,8 +74,6 @@ const cluster::NodeTrouble* Repair::FindTrouble(const std::string& node) {
   gone.lost_at += kUnseenNode;
   return &troubles_.emplace(node, std::move(gone)).first->second;
 }
-
-// --- members ---
 
 std::set<std::string> Repair::Find(const Gang& gang) {
   std::set<std::string> lost;

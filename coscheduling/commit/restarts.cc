@@ -24,8 +24,6 @@ bool IsRestarting(const kube::AnyJob& job) {
 
 }  // namespace
 
-// --- the job ---
-
 bool Restarts::WasRemade(const Gang& gang) const {
   return agenda_->now() < parts_.Of(gang.id).remade_until;
 }
@@ -194,8 +192,6 @@ Reason Restarts::Blocker(const Gang& gang) {
   return {v1::JOB_RESTARTING, fmt::format("{} is being suspended: {}", job->Title(), fallback->why),
           ""};
 }
-
-// --- another flavor ---
 
 kube::TriedFlavors Restarts::TriedBefore(const Gang& gang) const {
   const kube::AnyJob* job = gangs_.JobOf(gang);
@@ -377,8 +373,6 @@ Reason Restarts::WithFallback(const Gang& gang, Reason reason) const {
   }
   return reason;
 }
-
-// --- whole ---
 
 bool Restarts::RestartWhole(const Gang& gang, const std::string& why) {
   const Restarter restarter = RestarterOf(gang);

@@ -136,8 +136,6 @@ void Gangs::OwnersChanged(const std::vector<kube::NamespacedUid>& owners) {
   }
 }
 
-// --- what Refresh reads ---
-
 void Gangs::ReadOwners(Gang& gang, const std::vector<const kube::Pod*>& live) const {
   gang.missing_owner.reset();
   for (const kube::Pod* pod : live) {
@@ -175,8 +173,6 @@ int64_t Gangs::MinMemberOf(const Gang& gang, int64_t standing) {
   if (gang.group == nullptr || want <= have || standing < have) return want;
   return std::min(want, standing);
 }
-
-// --- what blocks ---
 
 Reason Gangs::OwnerBlocker(const Gang& gang, const std::vector<const kube::Pod*>& live) const {
   if (gang.missing_owner) {
@@ -284,8 +280,6 @@ Reason Gangs::MissingMembers(const Gang& gang, int64_t there) const {
   // A suspended job asks for no pods, whatever it was told before.
   return derived.suspended ? missing : WithRefusals(gang, exist, missing);
 }
-
-// --- its PodGroup ---
 
 Reason Gangs::GroupPending(const Gang& gang) const {
   if (!gang.derived || gang.group != nullptr) return {};

@@ -38,8 +38,6 @@ Gangs::Gangs(const EngineOptions& options, const cluster::Snapshot& snapshot, Ag
              Outbox* outbox)
     : options_(options), snapshot_(snapshot), agenda_(agenda), outbox_(outbox) {}
 
-// --- questions ---
-
 const Gang* Gangs::Find(GangId id) const {
   const auto it = by_id_.find(id);
   return it == by_id_.end() ? nullptr : it->second;
@@ -132,8 +130,6 @@ std::vector<GangId> Gangs::GangsOf(const kube::NamespacedUid& job) const {
   return {found.begin(), found.end()};
 }
 
-// --- observations ---
-
 Gang& Gangs::GangFor(const GangKey& key) {
   auto [it, inserted] = gangs_.try_emplace(key);
   if (inserted) {
@@ -223,8 +219,6 @@ void Gangs::Expire() {
   RefusalsChanged(refusals_.Expire(agenda_->now()));
   agenda_->WakeAt(refusals_.NextExpiry());
 }
-
-// --- steps of a gang ---
 
 void Gangs::StandOn(const Gang& gang, absl::btree_set<std::string> nodes) {
   absl::btree_set<std::string>& before = nodes_of_[gang.id];

@@ -36,8 +36,6 @@ std::optional<DerivedGang> KueueGroupOf(const kube::Pod& pod) {
   return gang;
 }
 
-// --- observations ---
-
 std::vector<kube::NamespacedUid> JobGangs::Upsert(kube::AnyJob job) {
   for (const kube::AnyJob::Part& part : job.parts) {
     if (part.fewest <= kMaxMinMember || !job.fault.empty()) continue;
@@ -69,8 +67,6 @@ std::vector<kube::NamespacedUid> JobGangs::Remove(const std::string& uid) {
   AddFamily(key, &affected);
   return affected;
 }
-
-// --- names ---
 
 void JobGangs::Claim(const kube::AnyJob& job) {
   if (!WantsGang(job) || (job.kind == kube::kJobKind && job.parent)) return;
@@ -108,8 +104,6 @@ void JobGangs::AddContenders(const kube::AnyJob& job, std::vector<kube::Namespac
 bool JobGangs::IsClaimed(const std::string& name_space, const std::string& name) const {
   return claims_.contains(name_space + "/" + name);
 }
-
-// --- a pod ---
 
 JobGangs::Chain JobGangs::ChainOf(const kube::Pod& pod) const {
   Chain chain;

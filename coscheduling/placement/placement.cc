@@ -31,8 +31,6 @@ int64_t MissingFrom(const PlanRequest& request, const PlanShortfall& shortfall) 
 
 }  // namespace
 
-// --- questions ---
-
 std::vector<const kube::Pod*> Placement::Unplaced(const Gang& gang) const {
   const PlaceMap& fixed = Of(gang).fixed;
   std::vector<const kube::Pod*> members;
@@ -72,8 +70,6 @@ std::vector<GangId> Placement::GangsOn(std::string_view node) const {
   if (it == on_node_.end()) return {};
   return {it->second.begin(), it->second.end()};
 }
-
-// --- the list ---
 
 Placement::Order Placement::OrderOf(const Gang& gang) {
   using Need = cluster::PlaceInLine::Need;
@@ -285,8 +281,6 @@ void Placement::Unpin(GangId gang, const std::string& pod) {
   if (Part* part = parts_.Find(gang)) part->pins.erase(pod);
 }
 
-// --- observations ---
-
 void Placement::ShowAgain(std::string_view node) {
   for (GangId gang : GangsOn(node)) agenda_->Note(gang);
 }
@@ -352,8 +346,6 @@ void Placement::LeaveOut(const Gang& gang, const std::string& node) {
   parts_[gang.id].refused.Refuse(node, agenda_->now(), options_.refusal_time);
   agenda_->Note(gang.id);
 }
-
-// --- plans ---
 
 Plan Placement::Solve(const PlanRequest& request) {
   ++plans_;

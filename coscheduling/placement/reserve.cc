@@ -81,8 +81,6 @@ std::vector<const Reservation*> Placement::KeptFrom(const Gang& gang) const {
   return reservations_.Keeping(part.order, GoneBy(gang));
 }
 
-// --- a pass ---
-
 // Those before `before` have had their turn: who of them is to have a reservation has it now.
 void Placement::Reserve(const Order* before) {
   if (!reservations_.in_pass()) {

@@ -15,8 +15,6 @@ constexpr size_t kJudgedAtMost = 4096;
 
 }  // namespace
 
-// --- observations ---
-
 void Placeability::Observe(const cluster::Journal& journal) {
   using cluster::NodeChange;
   const bool changed = std::ranges::any_of(journal.nodes, [](const auto& entry) {
@@ -25,8 +23,6 @@ void Placeability::Observe(const cluster::Journal& journal) {
   nodes_changed_ |= changed;
   makeable_changed_ |= changed;
 }
-
-// --- steps ---
 
 // NodePools change seldom, nodes all the time: only gangs that nothing was found for care for
 // those, and can wait a little.
@@ -117,8 +113,6 @@ void Placeability::Forget(GangId gang) {
   of_gang_.erase(gang);
   infeasible_.erase(gang);
 }
-
-// --- questions ---
 
 const Feasibility* Placeability::Of(const Gang& gang) const {
   const auto it = of_gang_.find(gang.id);

@@ -63,8 +63,6 @@ Provisioning::Provisioning(const Owner& owner, const QuotaAdmission& quota,
       may_use_another_flavor_(std::move(may_use_another_flavor)),
       random_(options_.seed) {}
 
-// --- questions ---
-
 StageLimits Provisioning::LimitsOfStages() const {
   return {options_.launch_deadline, options_.registration_deadline,
           options_.initialization_deadline};
@@ -144,8 +142,6 @@ Reason Provisioning::LimitReason(const Gang& gang) const {
           "raise the limits of the NodePools, or wait until others give nodes back"};
 }
 
-// --- observations ---
-
 void Provisioning::Note(const std::vector<GangKey>& keys) {
   for (const GangKey& key : keys) {
     if (const Gang* gang = gangs_.Find(key)) agenda_->Note(gang->id);
@@ -218,8 +214,6 @@ void Provisioning::CountOn(const std::vector<GangId>& planned) {
   }
 }
 
-// --- steps of a gang ---
-
 void Provisioning::Stop(const Gang& gang) {
   setbacks_.Stop(gang.key, LimitsOf(gang), agenda_->now());
 }
@@ -254,7 +248,8 @@ void Provisioning::Signal(const Gang& gang, bool undecided) {
     const bool placed = places.fixed.contains(uid);
     const bool asks = want && !placed && quota_.MayBePlaced(gang, uid);
     if (asks == AsksForNode(*pod) || (!asks && (placed || leave_alone))) continue;
-    const std::string_view taken_back = IsGatedByUs(*pod) ? kube::kSchedulingGated : kSchedulerError;
+    const std::string_view taken_back =
+        IsGatedByUs(*pod) ? kube::kSchedulingGated : kSchedulerError;
     outbox_->Act(gang.id, "signal/" + uid,
                  SignalPod{RefOf(*pod), std::string(asks ? kUnschedulable : taken_back),
                            fmt::format("gang {} {}", gang.key.ToString(),

@@ -13,7 +13,9 @@ namespace {
 constexpr absl::Duration kStatusInterval = absl::Seconds(1);
 // A gang that fits at once passes through most states within moments. Events and status leave out
 // what stands for less than this; writing it would cost more than binding the gang.
-constexpr absl::Duration kPassing = absl::Seconds(1);
+constexpr absl::Duration PassesFor(v1::GangState state) {
+  return absl::Seconds(state == v1::READY || state == v1::BINDING ? 10 : 1);
+}
 
 // scheduler-plugins' words (apis/scheduling/v1alpha1/types.go v0.33.5).
 std::string PhaseOf(const Gang& gang) {
@@ -85,8 +87,6 @@ void Report::NoteSuspect(const std::string& node) {
   ShowAgain(node);
 }
 
-// --- steps of a gang ---
-
 std::vector<const kube::Node*> Report::NodesUnder(const Gang& gang) const {
   std::vector<const kube::Node*> nodes;
   for (const std::string& uid : gang.bound) {
@@ -123,7 +123,7 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
   if (entered || reason.code != part.reason.code) {
     notes_.push_back({gang.key, gang.state, reason.code, reason.message});
     const bool news = IsNews(gang.state, reason.code);
-    part.event_due = agenda_->now() + (news ? absl::ZeroDuration() : kPassing);
+    part.event_due = agenda_->now() + (news ? absl::ZeroDuration() : PassesFor(gang.state));
   }
   if (entered || reason != part.reason) {
     part.reason = std::move(reason);
@@ -199,7 +199,7 @@ void Report::WriteStatus(const Gang& gang) {
                         !IsNews(gang.state, part.reason.code));
   absl::Time due = absl::InfinitePast();
   if (gang.state == part.status_state) due = part.status_written + kStatusInterval;
-  if (passing) due = std::max(due, gang.state_since + kPassing);
+  if (passing) due = std::max(due, gang.state_since + PassesFor(gang.state));
   if (agenda_->now() < due) {
     agenda_->NoteAt(gang.id, due);
     return;
@@ -250,8 +250,6 @@ void Report::Forget(GangId gang, const GangKey& key) {
   parts_.Forget(gang);
   changed_gangs_.insert(key);
 }
-
-// --- the end of a step ---
 
 void Report::RetractAnswers() {
   for (const auto& [uid, answer] : answers_) answers_changed_.insert(uid);
