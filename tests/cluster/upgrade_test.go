@@ -55,7 +55,6 @@ type upgrade struct {
 
 	quota, fallback *Case // with queues
 	highest         usage
-	rolling         time.Time // when the first change of version began
 	registered      time.Time // when the version before made its webhook anew
 }
 
@@ -159,9 +158,6 @@ func (u *upgrade) run() {
 
 	for range 2 {
 		s := u.fill()
-		if u.rolling.IsZero() {
-			u.rolling = time.Now()
-		}
 		u.roll(s)
 		s.checkGoesOn()
 		s.end()
@@ -172,8 +168,8 @@ func (u *upgrade) run() {
 	u.leave(s)
 	for _, one := range u.fresh.stop() {
 		refused := fmt.Sprintf("a pod was refused at %s, of %d: %v", one.at.Format("15:04:05.000"), u.fresh.created.Load(), one.why)
-		// 0.1 registers its webhook before it answers, and what it does alone is no change of version.
-		if late := one.at.Sub(u.registered); one.at.Before(u.rolling) || late >= 0 && late <= registersFor {
+		// 0.1 registers its webhook before it answers.
+		if late := one.at.Sub(u.registered); late >= 0 && late <= registersFor {
 			u.Log(refused)
 		} else {
 			u.Error(refused)
