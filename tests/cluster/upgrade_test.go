@@ -29,9 +29,6 @@ import (
 
 const upgradePage = docsFolder + "/upgrade.md"
 
-// From the whole second in which it was registered.
-const registersFor = 4 * time.Second
-
 // So long a gang may lack members in these cases.
 const hastyRepair = 20 * time.Second
 
@@ -55,7 +52,6 @@ type upgrade struct {
 
 	quota, fallback *Case // with queues
 	highest         usage
-	registered      time.Time // when the version before made its webhook anew
 }
 
 func startUpgrade(t *testing.T, queues bool) *upgrade {
@@ -167,13 +163,7 @@ func (u *upgrade) run() {
 	s.checkGoesOn()
 	u.leave(s)
 	for _, one := range u.fresh.stop() {
-		refused := fmt.Sprintf("a pod was refused at %s, of %d: %v", one.at.Format("15:04:05.000"), u.fresh.created.Load(), one.why)
-		// 0.1 registers its webhook before it answers.
-		if late := one.at.Sub(u.registered); late >= 0 && late <= registersFor {
-			u.Log(refused)
-		} else {
-			u.Error(refused)
-		}
+		u.Errorf("a pod was refused at %s, of %d: %v", one.at.Format("15:04:05.000"), u.fresh.created.Load(), one.why)
 	}
 	u.Logf("%d pods were created all the while; at most %s GPUs were in use", u.fresh.created.Load(), u.highest)
 	u.checkRights()
@@ -276,7 +266,6 @@ func (u *upgrade) roll(s *eachState) {
 	watching.Wait()
 	u.old = !u.old
 	if u.old && u.queues {
-		u.must(u.findRegistered())
 		// Nothing is scarce there.
 		u.resumeQueue("roomy")
 		u.resumeQueue("fallback")
@@ -290,14 +279,6 @@ func (u *upgrade) roll(s *eachState) {
 			u.Errorf("pod %s is of %s, want %s", pod.Name, image, u.versions[u.old])
 		}
 	}
-}
-
-func (u *upgrade) findRegistered() error {
-	webhook, err := shared.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(u.Context(), "muster-admission", metav1.GetOptions{})
-	if err == nil {
-		u.registered = webhook.CreationTimestamp.Time
-	}
-	return err
 }
 
 // resumeQueue lets a queue go on that was stopped.

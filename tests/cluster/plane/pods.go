@@ -32,8 +32,9 @@ type Pods struct {
 	plane    *Plane
 	versions map[string]string
 
-	mutex   sync.Mutex
-	running map[types.UID]*runningPod
+	mutex     sync.Mutex
+	running   map[types.UID]*runningPod
+	published bool // by the webhook's Service, whether they are ready or not
 }
 
 type runningPod struct {
@@ -94,7 +95,7 @@ func (s *Pods) endpoints() []string {
 	defer s.mutex.Unlock()
 	var addresses []string
 	for _, one := range s.running {
-		if one.ready && !one.ending {
+		if s.published || (one.ready && !one.ending) {
 			addresses = append(addresses, one.webhook)
 		}
 	}
@@ -132,6 +133,13 @@ func (s *Pods) sync() error {
 	if err != nil {
 		return err
 	}
+	service, err := s.plane.Client.CoreV1().Services(deploymentNamespace).Get(s.plane.context, webhookService, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	s.mutex.Lock()
+	s.published = err == nil && service.Spec.PublishNotReadyAddresses
+	s.mutex.Unlock()
 	there := map[types.UID]bool{}
 	for i := range list.Items {
 		pod := &list.Items[i]
