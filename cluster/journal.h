@@ -108,6 +108,7 @@ struct Journal {
   // stand somewhere, or leaves.
   ByName<ObjectChange> volume_claims;
   ByName<ObjectChange> volumes;  // PersistentVolumes
+  // Of which something changed, or what can be made of it.
   ByName<ObjectChange> storage_classes;
   ByName<ObjectChange> csi_drivers;  // that pods mustn't miss
   // Namespaces whose labels changed. One without labels is like one that isn't known.

@@ -131,8 +131,8 @@ ClaimPlan PlanWith(Chooser* chooser) {
       continue;
     }
     const char* format =
-        is_made ? "storage class {} of PersistentVolumeClaim {} makes no volumes for this node "
-                  "(allowedTopologies)"
+        is_made ? "storage class {} of PersistentVolumeClaim {} makes no such volume for this node "
+                  "(allowedTopologies, CSIStorageCapacity)"
                 : "storage class {} of PersistentVolumeClaim {} has no volume left that this node "
                   "reaches";
     return {

@@ -5,8 +5,8 @@
 // on pod spec and node (cacheable per class and node), the room part on what is free, the
 // relational part on where other pods stand (relations.h counts that once for many pods).
 //
-// Left to kube-scheduler, because they need what isn't in the snapshot: how much more a driver can
-// make (CSIStorageCapacity), volumes written in a pod without a claim, device claims.
+// Left to kube-scheduler, because they need what isn't in the snapshot: volumes written in a pod
+// without a claim, device claims.
 #pragma once
 
 #include <cstdint>

@@ -47,9 +47,13 @@ bool ReadAlike(const kube::Namespace& a, const kube::Namespace& b) {
   return a.meta.labels == b.meta.labels;
 }
 
-// A driver that is missed nowhere is to predicates as one that isn't known.
-bool IsRead(const kube::CsiDriver& driver) { return driver.must_be_on_node; }
-bool ReadAlike(const kube::CsiDriver&, const kube::CsiDriver&) { return true; }
+// A driver that is missed nowhere and tells nothing is to predicates as one that isn't known.
+bool IsRead(const kube::CsiDriver& driver) {
+  return driver.must_be_on_node || driver.tells_capacity;
+}
+bool ReadAlike(const kube::CsiDriver& a, const kube::CsiDriver& b) {
+  return a.must_be_on_node == b.must_be_on_node && a.tells_capacity == b.tells_capacity;
+}
 
 template <typename T>
 bool IsRead(const T&) {
@@ -343,11 +347,25 @@ void Snapshot::RemoveCsiNode(std::string_view name) {
 
 void Snapshot::Upsert(kube::CsiDriver driver) {
   const std::string key = driver.meta.name;
-  PutRead(state_->csi_drivers, key, std::move(driver), state_->journal, &Journal::csi_drivers);
+  if (PutRead(state_->csi_drivers, key, std::move(driver), state_->journal,
+              &Journal::csi_drivers)) {
+    state_->ForgetTaken();
+  }
 }
 
 void Snapshot::RemoveCsiDriver(std::string_view name) {
-  EraseRead(state_->csi_drivers, std::string(name), state_->journal, &Journal::csi_drivers);
+  if (EraseRead(state_->csi_drivers, std::string(name), state_->journal, &Journal::csi_drivers)) {
+    state_->ForgetTaken();
+  }
+}
+
+void Snapshot::Upsert(kube::CsiStorageCapacity capacity) {
+  const std::string name = capacity.meta.FullName();
+  state_->SetCapacity(name, std::make_shared<const kube::CsiStorageCapacity>(std::move(capacity)));
+}
+
+void Snapshot::Remove(const kube::CsiStorageCapacity& capacity) {
+  state_->SetCapacity(capacity.meta.FullName(), nullptr);
 }
 
 void Snapshot::Upsert(kube::VolumeAttachment attachment) {
@@ -438,6 +456,18 @@ const kube::CsiNode* Snapshot::FindCsiNode(std::string_view node) const {
 
 const kube::CsiDriver* Snapshot::FindCsiDriver(std::string_view name) const {
   return Find(state_->csi_drivers, name);
+}
+
+bool Snapshot::CanMake(std::string_view storage_class, int64_t bytes, const NodeInfo& info) const {
+  const kube::StorageClass* known = FindStorageClass(storage_class);
+  const kube::CsiDriver* driver = known == nullptr ? nullptr : FindCsiDriver(known->provisioner);
+  // Of a node that isn't there yet drivers say nothing.
+  if (driver == nullptr || !driver->tells_capacity || info.is_virtual) return true;
+  if (!state_->capacity_lookup) {
+    StorageCapacities& lookup = state_->capacity_lookup.emplace();
+    for (const auto& [name, capacity] : state_->capacities) lookup.Add(capacity);
+  }
+  return state_->capacity_lookup->Suffice(storage_class, bytes, info.node->meta.labels);
 }
 
 bool Snapshot::IsLimited(std::string_view driver) const {

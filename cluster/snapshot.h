@@ -152,6 +152,7 @@ class Snapshot {
   void Upsert(kube::StorageClass storage_class);
   void Upsert(kube::CsiNode node);
   void Upsert(kube::CsiDriver driver);
+  void Upsert(kube::CsiStorageCapacity capacity);
   void Upsert(kube::VolumeAttachment attachment);
   // Unknown names are ignored.
   void RemoveNode(std::string_view name);
@@ -175,6 +176,7 @@ class Snapshot {
   void Remove(const kube::StorageClass& storage) { RemoveStorageClass(storage.meta.name); }
   void Remove(const kube::CsiNode& node) { RemoveCsiNode(node.meta.name); }
   void Remove(const kube::CsiDriver& driver) { RemoveCsiDriver(driver.meta.name); }
+  void Remove(const kube::CsiStorageCapacity& capacity);
   void Remove(const kube::VolumeAttachment& attachment) {
     RemoveVolumeAttachment(attachment.meta.name);
   }
@@ -210,6 +212,9 @@ class Snapshot {
   const kube::StorageClass* FindStorageClass(std::string_view name) const;
   const kube::CsiNode* FindCsiNode(std::string_view node) const;
   const kube::CsiDriver* FindCsiDriver(std::string_view name) const;
+  // Whether the driver of this storage class says that it can make a volume of so many bytes for
+  // the node.
+  bool CanMake(std::string_view storage_class, int64_t bytes, const NodeInfo& info) const;
   // Some node takes only so many of the driver's volumes.
   bool IsLimited(std::string_view driver) const;
   // UIDs of the known pods that name the claim ("namespace/name"), wherever they are.

@@ -22,6 +22,7 @@
 #include "cluster/node_families.h"
 #include "cluster/snapshot.h"
 #include "cluster/spec_pool.h"
+#include "cluster/storage_capacity.h"
 
 namespace muster::cluster {
 
@@ -90,6 +91,9 @@ struct Snapshot::State {
   void AttachmentsChanged(const std::string& node);
   // Null: it is gone.
   void SetCsiNode(const std::string& name, std::shared_ptr<const kube::CsiNode> node);
+  // Null: it is gone.
+  void SetCapacity(const std::string& name,
+                   std::shared_ptr<const kube::CsiStorageCapacity> capacity);
   void SetAttachment(const Snapshot& snapshot, const std::string& name,
                      std::shared_ptr<const kube::VolumeAttachment> attachment);
   const std::vector<AttachedVolume>& AttachedOn(const Snapshot& snapshot, const NodeInfo& info);
@@ -124,6 +128,8 @@ struct Snapshot::State {
   Store<kube::StorageClass> storage_classes;
   Store<kube::CsiNode> csi_nodes;
   Store<kube::CsiDriver> csi_drivers;
+  Store<kube::CsiStorageCapacity> capacities;                  // by "namespace/name"
+  std::optional<StorageCapacities> capacity_lookup;            // nullopt: to be made anew
   std::map<std::string, size_t, std::less<>> limited_drivers;  // on so many nodes
   Store<kube::VolumeAttachment> attachments;
   std::map<std::string, std::set<std::string>, std::less<>> attachments_on;  // by node: their names

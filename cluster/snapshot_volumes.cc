@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "cluster/attached_volumes.h"
+#include "cluster/object_versions.h"
 #include "cluster/snapshot_state.h"
 #include "cluster/volumes.h"
 
@@ -98,6 +99,29 @@ void Snapshot::State::SetCsiNode(const std::string& name,
   known = std::move(node);
   if (known == nullptr) csi_nodes.erase(name);
   if (!alike && !unknown) AttachmentsChanged(name);
+}
+
+void Snapshot::State::SetCapacity(const std::string& name,
+                                  std::shared_ptr<const kube::CsiStorageCapacity> capacity) {
+  const auto known = capacities.find(name);
+  const auto of_class = [&](const kube::CsiStorageCapacity& one) {
+    journal.Changed(&Journal::storage_classes, one.storage_class, true, true);
+  };
+  if (known != capacities.end() && capacity != nullptr) {
+    const kube::CsiStorageCapacity& before = *known->second;
+    if (IsOutdated(capacity->meta, before.meta)) return;
+    if (before.nodes == capacity->nodes && before.most == capacity->most) return;
+  }
+  if (known != capacities.end()) {
+    of_class(*known->second);
+    capacities.erase(known);
+  }
+  if (capacity != nullptr) {
+    of_class(*capacity);
+    capacities[name] = std::move(capacity);
+  }
+  capacity_lookup.reset();
+  ForgetTaken();
 }
 
 void Snapshot::State::SetAttachment(const Snapshot& snapshot, const std::string& name,

@@ -128,10 +128,12 @@ bool IsMadeFor(const Snapshot& snapshot, const kube::PersistentVolumeClaim& clai
   const kube::StorageClass* storage_class = snapshot.FindStorageClass(claim.storage_class);
   if (storage_class == nullptr) return false;
   const auto holds = [&](const kube::Requirement& one) { return CouldHaveLabel(info, one); };
-  return storage_class->allowed_topologies.empty() ||
-         std::ranges::any_of(storage_class->allowed_topologies, [&](const auto& term) {
-           return !term.empty() && std::ranges::all_of(term, holds);
-         });
+  const bool allowed =
+      storage_class->allowed_topologies.empty() ||
+      std::ranges::any_of(storage_class->allowed_topologies, [&](const auto& term) {
+        return !term.empty() && std::ranges::all_of(term, holds);
+      });
+  return allowed && snapshot.CanMake(claim.storage_class, claim.wants.bytes, info);
 }
 
 bool IsOfMadeVolumes(const Snapshot& snapshot, const kube::PersistentVolumeClaim& claim) {

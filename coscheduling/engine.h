@@ -59,9 +59,9 @@ using Observed =
                  kube::ClusterQueue, kube::LocalQueue, kube::Cohort, kube::WorkloadPriorityClass,
                  kube::PriorityClass, kube::Workload, kube::PodDisruptionBudget, kube::DaemonSet,
                  kube::Namespace, kube::PersistentVolumeClaim, kube::PersistentVolume,
-                 kube::StorageClass, kube::CsiNode, kube::CsiDriver, kube::VolumeAttachment,
-                 kube::Job, kube::StatefulSet, kube::JobSet, kube::PyTorchJob, kube::TrainJob,
-                 kube::MPIJob, kube::RayCluster, kube::RayJob>;
+                 kube::StorageClass, kube::CsiNode, kube::CsiDriver, kube::CsiStorageCapacity,
+                 kube::VolumeAttachment, kube::Job, kube::StatefulSet, kube::JobSet,
+                 kube::PyTorchJob, kube::TrainJob, kube::MPIJob, kube::RayCluster, kube::RayJob>;
 
 // Counters and moments for metrics; monotonic since the start.
 struct EngineStats {

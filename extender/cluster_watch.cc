@@ -124,11 +124,13 @@ constexpr Kind kKinds[] = {
      Remove<kube::PersistentVolume>},
     {"storageclasses", "/apis/storage.k8s.io/v1/storageclasses", UpsertTask<kube::StorageClass>,
      Remove<kube::StorageClass>},
-    // How many volumes nodes can attach, and have attached.
+    // How many volumes nodes can attach, and have attached, and how large ones can be made.
     {"csinodes", "/apis/storage.k8s.io/v1/csinodes", UpsertTask<kube::CsiNode>,
      Remove<kube::CsiNode>},
     {"csidrivers", "/apis/storage.k8s.io/v1/csidrivers", UpsertTask<kube::CsiDriver>,
      Remove<kube::CsiDriver>},
+    {"csistoragecapacities", "/apis/storage.k8s.io/v1/csistoragecapacities",
+     UpsertTask<kube::CsiStorageCapacity>, Remove<kube::CsiStorageCapacity>},
     {"volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments",
      UpsertTask<kube::VolumeAttachment>, Remove<kube::VolumeAttachment>},
     // What owns pods. Most clusters have some of these kinds only.

@@ -32,6 +32,7 @@ const std::map<std::string, std::string>& Collections() {
       {"storageclass", "/apis/storage.k8s.io/v1/storageclasses"},
       {"csinode", "/apis/storage.k8s.io/v1/csinodes"},
       {"csidriver", "/apis/storage.k8s.io/v1/csidrivers"},
+      {"csistoragecapacity", "/apis/storage.k8s.io/v1/namespaces/{}/csistoragecapacities"},
       {"volumeattachment", "/apis/storage.k8s.io/v1/volumeattachments"},
       {"resourceflavor", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"},
       {"ec2nodeclass", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"},

@@ -64,6 +64,8 @@ constexpr WatchedKind kWatched[] = {
     {"storageclass", "/apis/storage.k8s.io/v1/storageclasses", DeliverAs<kube::StorageClass>},
     {"csinode", "/apis/storage.k8s.io/v1/csinodes", DeliverAs<kube::CsiNode>},
     {"csidriver", "/apis/storage.k8s.io/v1/csidrivers", DeliverAs<kube::CsiDriver>},
+    {"csistoragecapacity", "/apis/storage.k8s.io/v1/csistoragecapacities",
+     DeliverAs<kube::CsiStorageCapacity>},
     {"volumeattachment", "/apis/storage.k8s.io/v1/volumeattachments",
      DeliverAs<kube::VolumeAttachment>},
     {"podgroup", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", DeliverAs<kube::PodGroup>},

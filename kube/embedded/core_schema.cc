@@ -36,6 +36,8 @@ CSIPersistentVolumeSource controllerExpandSecretRef:SecretReference
   controllerPublishSecretRef:SecretReference driver:s fsType:s nodeExpandSecretRef:SecretReference
   nodePublishSecretRef:SecretReference nodeStageSecretRef:SecretReference readOnly:b
   volumeAttributes:%s volumeHandle:s
+CSIStorageCapacity apiVersion:s capacity:q kind:s maximumVolumeSize:q metadata:ObjectMeta
+  nodeTopology:LabelSelector storageClassName:s
 CSIVolumeSource driver:s fsType:s nodePublishSecretRef:LocalObjectReference readOnly:b
   volumeAttributes:%s
 Capabilities add:*s drop:*s

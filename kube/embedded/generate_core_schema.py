@@ -23,6 +23,7 @@ ROOTS = [CORE + kind for kind in (
     "io.k8s.api.scheduling.v1.PriorityClass",
     "io.k8s.api.storage.v1.CSIDriver",
     "io.k8s.api.storage.v1.CSINode",
+    "io.k8s.api.storage.v1.CSIStorageCapacity",
     "io.k8s.api.storage.v1.StorageClass",
     "io.k8s.api.storage.v1.VolumeAttachment",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",

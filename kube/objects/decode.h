@@ -60,6 +60,8 @@ absl::StatusOr<CsiNode> Decode<CsiNode>(std::string_view json);
 template <>
 absl::StatusOr<CsiDriver> Decode<CsiDriver>(std::string_view json);
 template <>
+absl::StatusOr<CsiStorageCapacity> Decode<CsiStorageCapacity>(std::string_view json);
+template <>
 absl::StatusOr<VolumeAttachment> Decode<VolumeAttachment>(std::string_view json);
 // Of the job kinds (job.h) only metadata can fail the decode.
 template <>

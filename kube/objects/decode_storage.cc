@@ -106,6 +106,7 @@ ObjectMeta ReadIdentity(const JsonValue& metadata) {
   ObjectMeta meta = ReadMeta(metadata);
   ObjectMeta identity;
   identity.name = std::move(meta.name);
+  identity.name_space = std::move(meta.name_space);
   identity.uid = std::move(meta.uid);
   identity.resource_version = std::move(meta.resource_version);
   return identity;
@@ -203,9 +204,28 @@ absl::StatusOr<CsiDriver> Decode<CsiDriver>(std::string_view json) {
   JsonReader reader(json);
   CsiDriver driver;
   driver.meta = ReadIdentity(reader.root().Get("metadata"));
-  driver.must_be_on_node = reader.root().Get("spec").Get("preventPodSchedulingIfMissing").Bool();
+  const JsonValue spec = reader.root().Get("spec");
+  driver.must_be_on_node = spec.Get("preventPodSchedulingIfMissing").Bool();
+  driver.tells_capacity = spec.Get("storageCapacity").Bool();
   if (!reader.status().ok()) return reader.status();
   return driver;
+}
+
+template <>
+absl::StatusOr<CsiStorageCapacity> Decode<CsiStorageCapacity>(std::string_view json) {
+  JsonReader reader(json);
+  const JsonValue root = reader.root();
+  CsiStorageCapacity capacity;
+  capacity.meta = ReadIdentity(root.Get("metadata"));
+  capacity.storage_class = root.Get("storageClassName").String();
+  capacity.nodes = ReadLabelSelector(root.Get("nodeTopology"));
+  // What one volume may have is more precise than what all may have together.
+  for (const char* field : {"maximumVolumeSize", "capacity"}) {
+    const JsonValue size = root.Get(field);
+    if (size.present() && !capacity.most) capacity.most = ReadAmount(size, QuantityUnit::kWhole);
+  }
+  if (!reader.status().ok()) return reader.status();
+  return capacity;
 }
 
 template <>

@@ -76,6 +76,30 @@ TEST(DecodeCsiNode, ReadsHowManyVolumesOfEachDriverItTakes) {
   EXPECT_EQ(node->drivers.at("any2"), std::nullopt);
 }
 
+TEST(DecodeCsiStorageCapacity, ReadsForWhomAVolumeMayBeHowLarge) {
+  const auto decode = [](const std::string& fields) {
+    const auto capacity = Decode<CsiStorageCapacity>(
+        R"({"metadata":{"namespace":"csi","name":"c"},"storageClassName":"fast")" + fields + "}");
+    EXPECT_TRUE(capacity.ok()) << capacity.status();
+    EXPECT_EQ(capacity->meta.FullName(), "csi/c");
+    EXPECT_EQ(capacity->storage_class, "fast");
+    return *capacity;
+  };
+  const CsiStorageCapacity unknown = decode("");
+  EXPECT_FALSE(unknown.nodes);
+  EXPECT_FALSE(unknown.most);
+  const CsiStorageCapacity in_zone =
+      decode(R"(,"capacity":"10Gi","nodeTopology":{"matchLabels":{"zone":"a"}})");
+  EXPECT_EQ(in_zone.nodes, (LabelSelector{{{"zone", SelectorOperator::kIn, {"a"}}}}));
+  EXPECT_EQ(in_zone.most, int64_t{10} << 30);
+  EXPECT_EQ(decode(R"(,"nodeTopology":{})").nodes, LabelSelector{}) << "all nodes";
+  EXPECT_EQ(decode(R"(,"capacity":"10Gi","maximumVolumeSize":"1Gi")").most, int64_t{1} << 30);
+  const auto driver =
+      Decode<CsiDriver>(R"({"metadata":{"name":"d"},"spec":{"storageCapacity":true}})");
+  ASSERT_TRUE(driver.ok());
+  EXPECT_TRUE(driver->tells_capacity);
+}
+
 TEST(DecodeCsiDriver, ReadsWhetherPodsNeedItOnTheNode) {
   const auto plain = Decode<CsiDriver>(R"({"metadata":{"name":"d"},"spec":{}})");
   ASSERT_TRUE(plain.ok());

@@ -66,8 +66,8 @@ struct StorageClass {
   std::vector<std::vector<Requirement>> allowed_topologies;
 };
 
-// Of these three nothing of `meta` is kept but what identifies them: clusters have one for each
-// node, and for each volume that is attached.
+// Of these nothing of `meta` is kept but what identifies them: clusters have one for each node, and
+// for each volume that is attached.
 
 // storage.k8s.io/v1 CSINode: the drivers on the Node of its name.
 struct CsiNode {
@@ -82,6 +82,17 @@ struct CsiDriver {
   // A pod with volumes of it doesn't go on a node without it (spec.preventPodSchedulingIfMissing,
   // 1.35).
   bool must_be_on_node = false;
+  // What it can still make is told by CSIStorageCapacities (spec.storageCapacity).
+  bool tells_capacity = false;
+};
+
+// storage.k8s.io/v1 CSIStorageCapacity: how large a volume of a storage class can be for some
+// nodes.
+struct CsiStorageCapacity {
+  ObjectMeta meta;
+  std::string storage_class;
+  std::optional<LabelSelector> nodes;  // absent: of none
+  std::optional<int64_t> most;         // bytes; absent: not known, which isn't enough
 };
 
 // storage.k8s.io/v1 VolumeAttachment: a volume that is attached to a node, or is to be.

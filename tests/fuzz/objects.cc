@@ -95,8 +95,8 @@ MUSTER_FUZZ_TARGET(std::string_view input) {
   using namespace muster::kube;
   muster::fuzz::CheckAll<Pod, Node, ResourceSlice, PodGroup, NodeClaim, NodePool, DaemonSet,
                          PodDisruptionBudget, Namespace, PersistentVolumeClaim, PersistentVolume,
-                         StorageClass, CsiNode, CsiDriver, VolumeAttachment, Job, StatefulSet,
-                         JobSet, PyTorchJob, TrainJob, MPIJob, RayCluster, RayJob, Event,
-                         ResourceFlavor, Topology, ClusterQueue, LocalQueue, Cohort,
+                         StorageClass, CsiNode, CsiDriver, CsiStorageCapacity, VolumeAttachment,
+                         Job, StatefulSet, JobSet, PyTorchJob, TrainJob, MPIJob, RayCluster, RayJob,
+                         Event, ResourceFlavor, Topology, ClusterQueue, LocalQueue, Cohort,
                          WorkloadPriorityClass, PriorityClass, Workload>(input);
 }

@@ -141,6 +141,7 @@ void Feed(const Json& line, cluster::Snapshot* snapshot) {
   FeedAll<kube::CsiNode>(line, "csiNodes", snapshot);
   FeedAll<kube::CsiDriver>(line, "csiDrivers", snapshot);
   FeedAll<kube::VolumeAttachment>(line, "attachments", snapshot);
+  FeedAll<kube::CsiStorageCapacity>(line, "capacities", snapshot);
   FeedAll<kube::Pod>(line, "pods", snapshot);
 }
 

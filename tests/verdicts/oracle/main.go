@@ -121,6 +121,7 @@ type objectLists struct {
 	CSINodes       []any `json:"csiNodes"`
 	CSIDrivers     []any `json:"csiDrivers"`
 	Attachments    []any `json:"attachments"`
+	Capacities     []any `json:"capacities"`
 	// Of the profile; null: none.
 	AddedAffinity *v1.NodeAffinity `json:"addedAffinity"`
 }
@@ -173,6 +174,7 @@ func (made *cluster) lists(seed int64) objectLists {
 		CSINodes:       leanAll(made.csiNodes),
 		CSIDrivers:     leanAll(made.csiDrivers),
 		Attachments:    leanAll(made.attachments),
+		Capacities:     leanAll(made.capacities),
 		AddedAffinity:  made.addedAffinity,
 	}
 }

@@ -428,10 +428,11 @@ var drivers = []string{"disk.example.com", "files.example.com"}
 func (d dice) attach(made *cluster) {
 	for _, name := range drivers {
 		if d.chance(50) {
-			prevents := d.chance(50)
+			prevents, tells := d.chance(50), d.chance(50)
 			made.csiDrivers = append(made.csiDrivers, &storagev1.CSIDriver{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec:       storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: &prevents}})
+				Spec: storagev1.CSIDriverSpec{
+					PreventPodSchedulingIfMissing: &prevents, StorageCapacity: &tells}})
 		}
 	}
 	for _, node := range made.nodes {
@@ -462,6 +463,38 @@ func (d dice) attach(made *cluster) {
 				Attacher: volume.Spec.CSI.Driver,
 				NodeName: d.nodeName(),
 				Source:   storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume.Name}}})
+	}
+}
+
+// capacities says how large volumes can still be made for whom.
+func (d dice) capacities(made *cluster) {
+	for i := range d.Intn(10) {
+		capacity := &storagev1.CSIStorageCapacity{
+			ObjectMeta:       metav1.ObjectMeta{Namespace: "kube-system", Name: fmt.Sprint("cap", i)},
+			StorageClassName: d.pick("waits", "waits", "waits-in-a"),
+		}
+		selector := &metav1.LabelSelector{}
+		if d.chance(70) {
+			selector.MatchLabels = map[string]string{
+				d.pick("zone", "rack", v1.LabelTopologyZone): d.pick("a", "b", "c")}
+		}
+		// One that says nothing would be left out of the line.
+		if len(selector.MatchLabels) == 0 || d.chance(30) {
+			selector.MatchExpressions = []metav1.LabelSelectorRequirement{{
+				Key: v1.LabelHostname, Operator: "NotIn", Values: []string{d.nodeName(), d.nodeName()}}}
+		}
+		if d.chance(90) {
+			capacity.NodeTopology = selector
+		}
+		if d.chance(85) {
+			size := d.quantity("5Gi", "10Gi", "20Gi")
+			capacity.Capacity = &size
+		}
+		if d.chance(25) {
+			size := d.quantity("5Gi", "10Gi")
+			capacity.MaximumVolumeSize = &size
+		}
+		made.capacities = append(made.capacities, capacity)
 	}
 }
 
@@ -641,7 +674,7 @@ func (d dice) localVolumes(made *cluster) {
 		}
 	}
 	made.claims = append(made.claims, claims...)
-	for i := range 4 + d.Intn(16) {
+	for i := range 3 + d.Intn(10) {
 		volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprint("lv", i), UID: types.UID(fmt.Sprint("uid-lv", i)),
 			Labels: d.labels([]string{"x", "y"}, "app", "tier")}}
@@ -704,6 +737,7 @@ type cluster struct {
 	csiNodes    []*storagev1.CSINode
 	csiDrivers  []*storagev1.CSIDriver
 	attachments []*storagev1.VolumeAttachment
+	capacities  []*storagev1.CSIStorageCapacity
 
 	nominated     []*v1.Pod
 	addedAffinity *v1.NodeAffinity
@@ -711,7 +745,8 @@ type cluster struct {
 
 func (made *cluster) objects() []runtime.Object {
 	return slices.Concat(asObjects(made.nodes), asObjects(made.namespaces), asObjects(made.claims), asObjects(made.volumes),
-		asObjects(made.classes), asObjects(made.csiNodes), asObjects(made.csiDrivers), asObjects(made.attachments))
+		asObjects(made.classes), asObjects(made.csiNodes), asObjects(made.csiDrivers), asObjects(made.attachments),
+		asObjects(made.capacities))
 }
 
 func asObjects[T runtime.Object](some []T) []runtime.Object {
@@ -757,6 +792,7 @@ func (d dice) cluster() *cluster {
 		made.addedAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: d.nodeSelector()}
 	}
 	d.localVolumes(made)
+	d.capacities(made)
 	d.attach(made)
 	return made
 }
