@@ -26,6 +26,7 @@ void ReadWebhook(const YAML::Node& node, ServeOptions::Webhook* webhook) {
   fields.Read("keyFile", &webhook->key_file);
   fields.Read("caFile", &webhook->ca_file);
   fields.Read("warnings", &webhook->warnings);
+  fields.Read("gates", &webhook->gates);
   fields.ReadDuration("certValidity", &webhook->cert_validity);
   fields.Finish();
   const int given =

@@ -59,6 +59,9 @@ struct ServeOptions {
     std::string ca_file;
     // Who applies a job, a queue or the like is told by warnings what lint finds in it.
     bool warnings = true;
+    // Pods are gated while they must be (Engine::NeedsGate). False, standalone alone: never, and
+    // the API server asks only about those that it must.
+    bool gates = true;
     // Validity of an own serving certificate.
     absl::Duration cert_validity = absl::Hours(24 * 90);
   } webhook;

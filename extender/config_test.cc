@@ -13,7 +13,7 @@ TEST(Config, SetsWhatItNamesAndLeavesTheRest) {
   options.engine.backoff_base = absl::Seconds(7);
   ASSERT_TRUE(ApplyConfig("engine: {provisioningDeadline: 3m}\n"
                           "webhook: {serviceName: muster, serviceNamespace: muster-system,\n"
-                          "  warnings: false}\n"
+                          "  warnings: false, gates: false}\n"
                           "lease: {name: other}\nmaxInFlight: 12\n",
                           "f.yaml", &options)
                   .ok());
@@ -21,6 +21,7 @@ TEST(Config, SetsWhatItNamesAndLeavesTheRest) {
   EXPECT_EQ(options.engine.backoff_base, absl::Seconds(7));
   EXPECT_EQ(options.webhook.service_name, "muster");
   EXPECT_FALSE(options.webhook.warnings);
+  EXPECT_FALSE(options.webhook.gates);
   EXPECT_EQ(options.lease_name, "other");
   EXPECT_EQ(options.max_in_flight, 12u);
 }

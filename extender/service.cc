@@ -183,6 +183,11 @@ struct Service::Impl {
       return absl::InvalidArgumentError(
           "lease.follow is given, but with --mode=standalone there is no kube-scheduler to follow");
     }
+    if (!options.webhook.gates && !options.engine.standalone) {
+      return absl::InvalidArgumentError(
+          "webhook.gates is false, but without --mode=standalone kube-scheduler would place pods "
+          "that aren't gated one by one");
+    }
     absl::StatusOr<CrashAfter> crash = CrashAfter::Parse(CrashSetting());
     if (!crash.ok()) return crash.status();
     absl::StatusOr<std::unique_ptr<kube::CurlTransport>> made = kube::CurlTransport::Create(
@@ -421,7 +426,7 @@ struct Service::Impl {
     server.listen = options.webhook_listen;
     server.gate = {.scheduler_name = options.engine.scheduler_name,
                    .guards_queues = options.engine.quota == coscheduling::QuotaMode::kInternal,
-                   .gates = [this] { return needs_gate.load(); }};
+                   .gates = [this] { return options.webhook.gates && needs_gate; }};
     const bool guards_queues = server.gate.guards_queues;
     server.observe = Observe("webhook");
     server.certificates.certificate_validity = options.webhook.cert_validity;
@@ -455,6 +460,7 @@ struct Service::Impl {
     wanted.scheduler_name = options.engine.scheduler_name;
     wanted.install = InstallOf(options, cluster);
     wanted.guards_queues = guards_queues;
+    wanted.gates = options.webhook.gates;
     wanted.ca_bundle = webhook_server->CaBundlePem();
     wanted.service = *std::move(called_as);
     const auto keep = [&](WebhookPurpose purpose, std::string_view path) {

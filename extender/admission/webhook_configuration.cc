@@ -102,6 +102,13 @@ Json Rule(std::vector<const char*> operations, const char* group, const char* ve
 std::string ConcernsGate(const WantedWebhook& wanted) {
   std::string condition =
       fmt::format("object.spec.schedulerName == {}", Quoted(wanted.scheduler_name));
+  if (!wanted.gates) {
+    condition = fmt::format(
+        "({} && (has(object.spec.nodeName) || !has(object.metadata.ownerReferences) || "
+        "(has(object.metadata.annotations) && "
+        "object.metadata.annotations.exists(a, a.startsWith(\"muster.dev/\")))))",
+        condition);
+  }
   if (wanted.guards_queues) {
     fmt::format_to(std::back_inserter(condition),
                    " || (!has(object.metadata.ownerReferences) && has(object.metadata.labels) && "

@@ -56,7 +56,10 @@ struct WantedWebhook {
   // False: an object that is there is to have no webhooks, so that nobody is called; none is made.
   bool enabled = true;
   bool guards_queues = false;  // GateOptions
-  std::string install = {};    // NAMESPACE/NAME of the Lease; empty: any
+  // Pods of ours are gated. Else the API server needn't ask about those that a controller makes
+  // without a node and without Muster's annotations.
+  bool gates = true;
+  std::string install = {};  // NAMESPACE/NAME of the Lease; empty: any
 };
 
 // The object as it was found.

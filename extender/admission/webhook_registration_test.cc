@@ -737,6 +737,15 @@ TEST(WebhookConfiguration, GuardsQueuesWhereQuotaIsOurs) {
             R"("kueue.x-k8s.io/queue-name" in object.metadata.labels))");
 }
 
+TEST(WebhookConfiguration, AsksOnlyAboutUnusualPodsWhereNoneIsGated) {
+  WantedWebhook wanted{"coscheduling", std::nullopt, kUrl, ""};
+  wanted.gates = false;
+  EXPECT_EQ(Json::parse(NewWebhook(wanted))["webhooks"][0]["matchConditions"][0]["expression"],
+            R"((object.spec.schedulerName == "coscheduling" && (has(object.spec.nodeName) || )"
+            R"(!has(object.metadata.ownerReferences) || (has(object.metadata.annotations) && )"
+            R"(object.metadata.annotations.exists(a, a.startsWith("muster.dev/"))))))");
+}
+
 TEST(WebhookConfiguration, SurvivesWhateverStandsInTheObject) {
   const WantedWebhook wanted{"coscheduling", std::nullopt, kUrl, NewAuthority()};
   Json whole = Json::parse(NewWebhook(wanted));

@@ -231,6 +231,7 @@ func TestWhatTheSchemaDoesntKnowIsRefused(t *testing.T) {
 		"leaderElection.leaseDuration=6",
 		"policies.gpuQueues.enable=true",
 		"webhook.warning=false",
+		"webhook.gates=false",
 	} {
 		if _, err := helm(t, "template", "muster", chartFolder, "--set="+wrong); err == nil {
 			t.Errorf("%s is taken", wrong)

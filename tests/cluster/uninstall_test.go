@@ -24,12 +24,15 @@ import (
 // go on being created: none is refused, none is stuck, and nothing of it is left but what is named.
 
 // onItsOwnPlane runs the rest of a test on a control plane that no other case sees afterwards.
-func onItsOwnPlane(t *testing.T) {
+func onItsOwnPlane(t *testing.T, changes ...func(*plane.Options)) {
 	t.Helper()
 	others := shared
 	options, err := plane.Locate(".")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, change := range changes {
+		change(&options)
 	}
 	if shared, err = plane.Start(options); err != nil {
 		shared = others

@@ -130,6 +130,11 @@ func (c *cluster) createGroups(ctx context.Context, l load) (namespace string, e
 	}, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
+	if _, err := c.client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: ownerName},
+	}, metav1.CreateOptions{}); err != nil {
+		return "", err
+	}
 	return namespace, plane.EachOf(numbers(len(l.sizes)), plane.Creators, func(gang int) error {
 		spec := map[string]any{"minMember": int64(l.sizes[gang])}
 		if c.native {
@@ -153,6 +158,9 @@ func (c *cluster) groups() schema.GroupVersionResource {
 	return timeline.PodGroups
 }
 
+// ownerName is what the pods belong to, as to a job that a controller makes them of.
+const ownerName = "owner"
+
 // createPods makes all pods in their order, and returns when each was there. Each is handed on as
 // soon as it is, if somebody takes them.
 func (c *cluster) createPods(ctx context.Context, l load, namespace, scheduler string, gated bool, taken chan<- created) ([]created, error) {
@@ -164,11 +172,16 @@ func (c *cluster) createPods(ctx context.Context, l load, namespace, scheduler s
 		names[i] = podName(gang, members[gang])
 		members[gang]++
 	}
+	owner, err := c.client.CoreV1().ConfigMaps(namespace).Get(ctx, ownerName, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	owners := []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
 	made := make([]created, l.pods())
 	return made, plane.EachOf(numbers(l.pods()), plane.Creators, func(i int) error {
 		gang := l.order[i]
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names[i], Labels: map[string]string{podGroupLabel: gangName(gang)}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names[i], Labels: map[string]string{podGroupLabel: gangName(gang)}, OwnerReferences: owners},
 			Spec: corev1.PodSpec{
 				SchedulerName: scheduler, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace,
 				Containers: []corev1.Container{{

@@ -129,7 +129,7 @@ func report(all []figures, names []string, speed, contention []load, bounds []bo
 
 // raceAll lets a contender bind all loads of a stage.
 func raceAll(ctx context.Context, options plane.Options, one contender, on stage) (all []figures, err error) {
-	options.Standalone = one.standalone
+	options.Standalone, options.Ungated = one.standalone, one.standalone && !one.gated
 	if one.native {
 		if *programs == "" {
 			return nil, errors.New("needs -native")

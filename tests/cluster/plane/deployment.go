@@ -101,8 +101,12 @@ func (p *Plane) renderStandalone(deploy string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("tests/chart/build.sh --where: %w", err)
 	}
+	values := "standalone-values.yaml"
+	if p.ungated {
+		values = "ungated-values.yaml"
+	}
 	rendered, err := exec.Command(strings.TrimSpace(string(where)), "template", "muster", chart, "--include-crds",
-		"--namespace="+deploymentNamespace, "--values="+filepath.Join(chart, "ci", "standalone-values.yaml")).Output()
+		"--namespace="+deploymentNamespace, "--values="+filepath.Join(chart, "ci", values)).Output()
 	if err != nil {
 		return "", fmt.Errorf("helm template: %w", err)
 	}

@@ -58,6 +58,7 @@ type Plane struct {
 	cancel         context.CancelFunc
 
 	standalone  bool // Options.Standalone
+	ungated     bool // Options.Ungated
 	nativeGangs bool // Options.NativeGangs
 
 	mutex     sync.Mutex
@@ -76,6 +77,8 @@ type Options struct {
 	Worker    string // and the training worker's; needed where a case trains
 	// Standalone has Muster run alone: no kube-scheduler stands beside it.
 	Standalone bool
+	// Ungated has it gate no pods; only Standalone.
+	Ungated bool
 	// Measured is for comparing programs on the API server: kube-schedulers,
 	// Karpenter, kwok, the timeline and whoever makes a Job's pods are left out, so that
 	// only what is measured loads the machine, and Requests tells what it asked for. StandIn starts Muster's
@@ -99,7 +102,7 @@ func Start(options Options) (*Plane, error) {
 	}
 	p := &Plane{
 		Folder: folder, Worker: options.Worker, programs: options.Programs, peers: options.Peers,
-		standalone: options.Standalone, nativeGangs: options.NativeGangs,
+		standalone: options.Standalone, ungated: options.Ungated, nativeGangs: options.NativeGangs,
 		starts: map[string]func() (*process.Process, error){},
 	}
 	p.context, p.cancel = context.WithCancel(context.Background())
