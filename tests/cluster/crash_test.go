@@ -38,6 +38,10 @@ func TestKilledBetweenTwoWritesTheGangEndsWhole(t *testing.T) {
 			t.Run(fmt.Sprintf("%d of 4 %ss, round %d", test.done, test.write.name, round+1), func(t *testing.T) {
 				c := newGangCase(t, "between")
 				c.supply(test.write.name == signalWrite.name)
+				if test.write.name == gateLift.name {
+					// Standalone gates pods where there is one.
+					c.NodePool("of-no-nodes", 1, 0, 0)
+				}
 				turnstile := c.turnstile(test.write, test.done)
 				g := c.Gang("train", 4, 1)
 				c.must(turnstile.awaitFull(g, 30*time.Second))

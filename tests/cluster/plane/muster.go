@@ -135,18 +135,36 @@ func (m *Muster) Launch(launch Launch) error {
 	if m.AggregatedAddress != "" {
 		flags = append(flags, "--aggregated-listen="+m.AggregatedAddress)
 	}
-	started, err := process.StartOn(m.host, m.name, m.plane.path(fmt.Sprintf("logs/%s-%03d.log", m.name, m.starts)), launch.Environment,
-		m.binary, append([]string{"serve"}, append(flags,
-			"--kubeconfig="+m.plane.kubeconfig(m.user),
-			"--scheduler-name="+SchedulerName,
-			"--listen="+m.Address,
-			"--grpc-listen="+m.GRPCAddress,
-			"--webhook-listen="+m.WebhookAddress,
-			"--health-listen="+m.HealthAddress,
-			"--leader-elect=true",
-			"--config="+config)...)...)
-	m.process = started
+	flags = append(flags,
+		"--scheduler-name="+SchedulerName,
+		"--listen="+m.Address,
+		"--grpc-listen="+m.GRPCAddress,
+		"--webhook-listen="+m.WebhookAddress,
+		"--health-listen="+m.HealthAddress,
+		"--leader-elect=true",
+		"--config="+config)
+	m.process, err = m.serve(launch.Environment, flags)
 	return err
+}
+
+// serve starts the program. The one that cases share is standalone as in a pod, where it knows its
+// former life by the host's name and leads again at once; beside a kube-scheduler it follows that.
+func (m *Muster) serve(environment, flags []string) (*process.Process, error) {
+	log := m.plane.path(fmt.Sprintf("logs/%s-%03d.log", m.name, m.starts))
+	if !m.plane.standalone || m.host != "" {
+		flags = append(flags, "--kubeconfig="+m.plane.kubeconfig(m.user))
+		return process.StartOn(m.host, m.name, log, environment, m.binary, append([]string{"serve"}, flags...)...)
+	}
+	account, err := m.plane.mountAccount(deploymentNamespace, serviceAccount, m.plane.path("pods/"+m.name))
+	if err != nil {
+		return nil, err
+	}
+	server, err := m.plane.podEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	return process.StartInPod(m.name, account, accountPath, m.name, log, append(server, environment...), m.binary,
+		append([]string{"serve"}, flags...)...)
 }
 
 // AwaitReady returns once Muster's readiness endpoint says yes.

@@ -236,15 +236,14 @@ func (s *Pods) setStatus(pod *corev1.Pod, one *runningPod) error {
 // startPod starts both containers.
 func (p *Plane) startPod(pod *corev1.Pod, versions map[string]string) (*runningPod, error) {
 	folder := p.path("pods/" + pod.Name)
-	account, err := p.mountAccount(pod, folder)
+	account, err := p.mountAccount(pod.Namespace, pod.Spec.ServiceAccountName, folder)
 	if err != nil {
 		return nil, err
 	}
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(p.server, "https://"))
+	environment, err := p.podEnvironment()
 	if err != nil {
 		return nil, err
 	}
-	environment := []string{"KUBECONFIG=", "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
 	addresses := map[string]string{} // by the port that the pod would have
 	listen := func(port string) (string, error) {
 		if addresses[port] == "" {
@@ -333,12 +332,18 @@ func (p *Plane) startPod(pod *corev1.Pod, versions map[string]string) (*runningP
 	return one, nil
 }
 
+// podEnvironment is what a container finds the API server by.
+func (p *Plane) podEnvironment() ([]string, error) {
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(p.server, "https://"))
+	return []string{"KUBECONFIG=", "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}, err
+}
+
 // Where a container finds its pod's account.
 const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // mountAccount writes what a kubelet mounts there.
-func (p *Plane) mountAccount(pod *corev1.Pod, folder string) (string, error) {
-	token, err := p.Kubectl("create", "token", pod.Spec.ServiceAccountName, "--namespace="+pod.Namespace, "--duration=24h")
+func (p *Plane) mountAccount(namespace, name, folder string) (string, error) {
+	token, err := p.Kubectl("create", "token", name, "--namespace="+namespace, "--duration=24h")
 	if err != nil {
 		return "", err
 	}
@@ -347,7 +352,7 @@ func (p *Plane) mountAccount(pod *corev1.Pod, folder string) (string, error) {
 		return "", err
 	}
 	for name, content := range map[string]string{
-		"token": strings.TrimSpace(token), "ca.crt": string(p.Authority()), "namespace": pod.Namespace,
+		"token": strings.TrimSpace(token), "ca.crt": string(p.Authority()), "namespace": namespace,
 	} {
 		if err := os.WriteFile(filepath.Join(account, name), []byte(content), 0o600); err != nil {
 			return "", err
