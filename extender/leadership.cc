@@ -21,7 +21,7 @@ class AlwaysLeading : public Leadership {
   std::string Holder() const override { return ""; }
   std::string WhyNoLeader() const override { return ""; }
   std::string WhyOutOfTouch() const override { return ""; }
-  uint64_t terms() const override { return 1; }
+  std::optional<int64_t> transitions() const override { return std::nullopt; }
   void Stop(absl::Duration) override { stopped_ = true; }
 
  private:
@@ -36,7 +36,7 @@ class Elected : public Leadership {
 
   bool Leads() const override { return runner_.IsLeader(); }
   std::string Holder() const override { return runner_.Status().holder; }
-  uint64_t terms() const override { return runner_.Status().term; }
+  std::optional<int64_t> transitions() const override { return runner_.Status().transitions; }
   void Stop(absl::Duration patience) override {
     runner_.Stop();
     runner_.AwaitStopped(patience);
@@ -94,9 +94,9 @@ class Following : public Leadership {
     const std::lock_guard lock(state_->mutex);
     return state_->follower.WhyOutOfTouch(state_->timer.Now());
   }
-  uint64_t terms() const override {
+  std::optional<int64_t> transitions() const override {
     const std::lock_guard lock(state_->mutex);
-    return state_->terms;
+    return state_->follower.transitions();
   }
   void Stop(absl::Duration) override {
     const std::lock_guard lock(state_->mutex);
@@ -138,7 +138,6 @@ class Following : public Leadership {
       leading_until = leading ? absl::ToUnixNanos(follower.leading_until()) : kNever;
       if (leading == reported) return;
       reported = leading;
-      if (leading) ++terms;
       changed(leading);
     }
 
@@ -164,7 +163,6 @@ class Following : public Leadership {
     bool reported = false;
     bool stopped = false;
     bool closed = false;
-    uint64_t terms = 0;
     std::atomic<int64_t> leading_until = kNever;
   };
 
@@ -200,7 +198,7 @@ class WithReason : public Leadership::Restricted {
   std::string Holder() const override { return inner_->Holder(); }
   std::string WhyNoLeader() const override { return inner_->WhyNoLeader(); }
   std::string WhyOutOfTouch() const override { return inner_->WhyOutOfTouch(); }
-  uint64_t terms() const override { return terms_; }
+  std::optional<int64_t> transitions() const override { return inner_->transitions(); }
   void Stop(absl::Duration patience) override { inner_->Stop(patience); }
 
  private:
@@ -209,7 +207,6 @@ class WithReason : public Leadership::Restricted {
     const bool leading = inner_leads_ && may_;
     if (leading == reported_) return;
     reported_ = leading;
-    if (leading) ++terms_;
     changed_(leading);
   }
 
@@ -219,7 +216,6 @@ class WithReason : public Leadership::Restricted {
   bool inner_leads_ = false;
   bool reported_ = false;
   std::atomic<bool> may_;
-  std::atomic<uint64_t> terms_ = 0;
   std::unique_ptr<Leadership> inner_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -47,8 +48,9 @@ class Leadership {
   // "" unless the Lease can't be read or written any more, whoever leads: the API server doesn't
   // tell, or take, what its store holds.
   virtual std::string WhyOutOfTouch() const = 0;
-  // How often this process has taken the lead.
-  virtual uint64_t terms() const = 0;
+  // How often the Lease has passed to another holder, as it says itself; nullopt if none has been
+  // seen. It outlives those who led.
+  virtual std::optional<int64_t> transitions() const = 0;
   // Stops leading before it returns; what is its own is released, which is waited for at most
   // `patience`.
   virtual void Stop(absl::Duration patience) = 0;

@@ -51,6 +51,8 @@ class LeaseFollower {
   absl::Time leading_until() const { return leading_until_; }
   // As last seen; empty if nobody holds the Lease or nothing has been seen yet.
   const std::string& holder() const { return seen_.holder; }
+  // How often it has passed to another, as it says; nullopt before it was seen.
+  std::optional<int64_t> transitions() const { return seen_.transitions; }
   // "" while a live holder is known, ours or another; else why there is none.
   std::string WhyNoLeader(absl::Time now) const;
   // "" unless the Lease, which was read before, hasn't been for trust_time: the API server doesn't
@@ -64,7 +66,7 @@ class LeaseFollower {
     std::string holder;
     std::string renew_time;
     std::string acquire_time;
-    int64_t transitions = 0;
+    std::optional<int64_t> transitions = std::nullopt;
     absl::Duration duration = absl::ZeroDuration();
 
     friend bool operator==(const Seen&, const Seen&) = default;

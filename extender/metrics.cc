@@ -559,8 +559,11 @@ void AddService(const Metrics::Sample& sample, Snapshot* out) {
   out->Gauge("muster_leading", "1 while this process decides.", sample.leading ? 1 : 0);
   out->Gauge("muster_leader_known", "1 while this process leads or knows a live leader.",
              sample.leader_known ? 1 : 0);
-  out->Counter("muster_terms_total", "How often this process has taken the lead.",
-               static_cast<double>(sample.terms));
+  if (sample.transitions) {
+    out->Counter("muster_leader_transitions_total",
+                 "How often the lead has passed to another, as the Lease says itself.",
+                 static_cast<double>(*sample.transitions));
+  }
   out->Gauge("muster_webhook_in_place", "1 while new pods are gated.",
              sample.webhook_in_place ? 1 : 0);
   out->Gauge("muster_warnings_in_place", "1 while those who apply objects are warned of mistakes.",

@@ -83,7 +83,7 @@ class Metrics {
     bool ready = false;
     bool leading = false;
     bool leader_known = false;
-    uint64_t terms = 0;  // how often this process has taken the lead
+    std::optional<int64_t> transitions;  // Leadership's
     bool webhook_in_place = false;
     bool warnings_in_place = false;
     bool another_kueue = false;

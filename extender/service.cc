@@ -704,7 +704,7 @@ struct Service::Impl {
       }
       sample.leading = leadership->Leads();
       sample.leader_known = leadership->WhyNoLeader().empty();
-      sample.terms = leadership->terms();
+      sample.transitions = leadership->transitions();
     }
     sample.webhook_in_place = gating_active;
     sample.warnings_in_place = options.webhook.warnings && warnings->InPlace().ok();

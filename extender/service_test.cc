@@ -150,7 +150,9 @@ class ServiceTest : public ::testing::Test {
   // As a kube-scheduler writes its Lease.
   void SetHolder(const std::string& holder) {
     const std::string path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
-    json spec = {{"leaseDurationSeconds", 3600}, {"renewTime", "2030-01-01T00:00:00.000000Z"}};
+    json spec = {{"leaseDurationSeconds", 3600},
+                 {"renewTime", "2030-01-01T00:00:00.000000Z"},
+                 {"leaseTransitions", 7}};
     if (!holder.empty()) spec["holderIdentity"] = holder;
     Api(kube::Method::kDelete, path + "/coscheduling");
     const Answer made = Api(kube::Method::kPost, path,
@@ -615,7 +617,7 @@ TEST_F(ServiceTest, FollowsTheSchedulersLeaseFromReadyFollowerToLeader) {
   ASSERT_TRUE(Await([&] { return Filter("train-0", {"n1"})["Error"].get<std::string>().empty(); }));
   client.Send(http::RawPost("/bind", BindBody(Pod("train-0"), "n1")));
   EXPECT_EQ(client.ReadMessage(absl::Seconds(20)).body, R"({"Error":""})");
-  EXPECT_EQ(Metric("muster_terms_total"), "1");
+  EXPECT_EQ(Metric("muster_leader_transitions_total"), "7");
 
   EXPECT_TRUE(Await([&] { return Rest("/readyz").status == 200; })) << Rest("/readyz").body;
 

@@ -13,8 +13,9 @@ namespace {
 constexpr absl::Duration kStatusInterval = absl::Seconds(1);
 // A gang that fits at once passes through most states within moments. Events and status leave out
 // what stands for less than this; writing it would cost more than binding the gang.
-constexpr absl::Duration PassesFor(v1::GangState state) {
-  return absl::Seconds(state == v1::READY || state == v1::BINDING ? 10 : 1);
+constexpr absl::Duration PassesFor(v1::GangState state, v1::ReasonCode code) {
+  const bool own = state == v1::READY || state == v1::BINDING || code == v1::RECORD_PENDING;
+  return absl::Seconds(own ? 10 : 1);
 }
 
 // scheduler-plugins' words (apis/scheduling/v1alpha1/types.go v0.33.5).
@@ -123,7 +124,8 @@ void Report::Tell(const Gang& gang, v1::GangState before) {
   if (entered || reason.code != part.reason.code) {
     notes_.push_back({gang.key, gang.state, reason.code, reason.message});
     const bool news = IsNews(gang.state, reason.code);
-    part.event_due = agenda_->now() + (news ? absl::ZeroDuration() : PassesFor(gang.state));
+    part.event_due =
+        agenda_->now() + (news ? absl::ZeroDuration() : PassesFor(gang.state, reason.code));
   }
   if (entered || reason != part.reason) {
     part.reason = std::move(reason);
@@ -199,7 +201,7 @@ void Report::WriteStatus(const Gang& gang) {
                         !IsNews(gang.state, part.reason.code));
   absl::Time due = absl::InfinitePast();
   if (gang.state == part.status_state) due = part.status_written + kStatusInterval;
-  if (passing) due = std::max(due, gang.state_since + PassesFor(gang.state));
+  if (passing) due = std::max(due, gang.state_since + PassesFor(gang.state, part.reason.code));
   if (agenda_->now() < due) {
     agenda_->NoteAt(gang.id, due);
     return;

@@ -106,7 +106,7 @@ Request LeaderElection::Renew(absl::Time now) {
                             {"renewTime", MicroTimeText(now)}}}};
   if (!mine) {
     patch["spec"]["acquireTime"] = MicroTimeText(now);
-    patch["spec"]["leaseTransitions"] = seen_.transitions + 1;
+    patch["spec"]["leaseTransitions"] = seen_.transitions.value_or(0) + 1;
   }
   request.body = patch.dump();
   return request;

@@ -59,6 +59,8 @@ class LeaderElection {
   uint64_t term() const { return term_; }
   // Who holds the Lease as last seen; empty if nobody, or nothing has been seen yet.
   const std::string& holder() const { return seen_.holder; }
+  // How often it has passed to another, as it says; nullopt before it was seen.
+  std::optional<int64_t> transitions() const { return seen_.transitions; }
   // Why the last attempt failed; OK otherwise.
   const absl::Status& last_error() const { return last_error_; }
 
@@ -74,7 +76,7 @@ class LeaderElection {
     std::string holder;
     std::string renew_time;
     std::string acquire_time;
-    int64_t transitions = 0;
+    std::optional<int64_t> transitions = std::nullopt;
     absl::Duration duration = absl::ZeroDuration();
   };
 

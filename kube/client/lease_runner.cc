@@ -53,7 +53,7 @@ class LeaseRunner::State : public std::enable_shared_from_this<State> {
     std::lock_guard lock(mutex_);
     LeaseStatus status;
     status.leading = IsLeader();
-    status.term = election_.term();
+    status.transitions = election_.transitions();
     status.holder = election_.holder();
     status.leading_until = election_.leading_until();
     status.last_error = election_.last_error();

@@ -15,7 +15,7 @@ namespace muster::kube {
 
 struct LeaseStatus {
   bool leading = false;
-  uint64_t term = 0;
+  std::optional<int64_t> transitions = std::nullopt;  // LeaderElection's
   std::string holder;
   absl::Time leading_until = absl::InfinitePast();
   absl::Status last_error;

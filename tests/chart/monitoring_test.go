@@ -192,7 +192,7 @@ var healthy = map[string]string{
 	`muster_http_connections_displaced_total{pod="a",server="rest"}`:   "7x120",
 	`muster_http_connections_slow_total{pod="a",server="rest"}`:        "7x120",
 	`muster_gangs_restarted_total{pod="a"}`:                            "0+0.02x120",
-	`muster_terms_total{pod="a"}`:                                      "1x120",
+	`muster_leader_transitions_total{pod="a"}`:                         "7x120",
 	`muster_events_dropped_total{pod="a"}`:                             "0x120",
 	`muster_events_failed_total{pod="a"}`:                              "0x120",
 }
@@ -213,7 +213,7 @@ var faults = map[string]map[string]string{
 	"MusterFilterSlow":         {`muster_filter_seconds_bucket{pod="a",le="0.01"}`: "0+90x120"},
 	"MusterConnectionsRefused": {`muster_http_connections_displaced_total{pod="a",server="rest"}`: "7x115 9x5"},
 	"MusterGangsRestart":       {`muster_gangs_restarted_total{pod="a"}`: "0+0.2x120"},
-	"MusterLeadChangesOften":   {`muster_terms_total{pod="a"}`: "1+0.2x120"},
+	"MusterLeadChangesOften":   {`muster_leader_transitions_total{pod="a"}`: "7+0.2x120"},
 	"MusterEventsLost":         {`muster_events_failed_total{pod="a"}`: "0x115 2x5"},
 }
 
