@@ -49,7 +49,8 @@ var alertFaults = []alertFault{
 	// Whose gate nobody asks isn't ready.
 	{alert: "MusterGateNotInPlace", make: (*watched).deleteWebhook, implies: []string{"MusterNotReady"}},
 	{alert: "MusterCertificateExpires", make: (*watched).letCertificateExpire},
-	{alert: "MusterWatchBroken", make: (*watched).forbidClaims},
+	// Whose watch doesn't come back at once isn't ready either, soon.
+	{alert: "MusterWatchBroken", make: (*watched).forbidClaims, implies: []string{"MusterNotReady"}},
 	// For longer.
 	{alert: "MusterNotReady", make: (*watched).forbidClaims, implies: []string{"MusterWatchBroken"}},
 	{alert: "MusterAnotherKueue", make: (*watched).holdKueuesLease},
