@@ -674,7 +674,7 @@ func (d dice) localVolumes(made *cluster) {
 		}
 	}
 	made.claims = append(made.claims, claims...)
-	for i := range 3 + d.Intn(10) {
+	for i := range 4 + d.Intn(16) {
 		volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprint("lv", i), UID: types.UID(fmt.Sprint("uid-lv", i)),
 			Labels: d.labels([]string{"x", "y"}, "app", "tier")}}
