@@ -18,7 +18,7 @@ namespace muster::extender {
 namespace {
 
 constexpr int kRestPerStep = 20;  // times the step
-constexpr absl::Duration kLongestRest = absl::Milliseconds(50);
+constexpr absl::Duration kLongestRest = absl::Milliseconds(200);
 // How long the loop sleeps when the engine has nothing planned.
 constexpr absl::Duration kLongestSleep = absl::Seconds(10);
 constexpr std::chrono::milliseconds kLongestWaitForRoom(100);
@@ -38,7 +38,7 @@ struct EngineLoop::State {
     if (stopped) return;
     Add(std::move(task));
     urgent |= is_urgent;
-    has_work.notify_one();
+    WakeUnlessResting();
   }
 
   void Add(EngineTask task) {
@@ -61,7 +61,12 @@ struct EngineLoop::State {
     }
     Add(std::move(task));
     if (superseded > kFewSuperseded && superseded > tasks.size() / 2) Compact();
-    has_work.notify_one();
+    WakeUnlessResting();
+  }
+
+  // Who rests looks by himself when that is over.
+  void WakeUnlessResting() {
+    if (!resting || urgent) has_work.notify_one();
   }
 
   void Compact() {
@@ -99,7 +104,9 @@ struct EngineLoop::State {
       const absl::Duration left = std::max(absl::ZeroDuration(), time - options.clock());
       has_work.wait_for(lock, absl::ToChronoNanoseconds(left), ready);
     };
+    resting = true;
     sleep_until(rest_until, [this] { return stopping || urgent; });
+    resting = false;
     sleep_until(wake, [this] { return stopping || !tasks.empty(); });
     urgent = false;
     busy_since = std::min(DueSince(), options.clock());
@@ -151,6 +158,7 @@ struct EngineLoop::State {
   absl::Time busy_since = absl::InfiniteFuture();   // with a step; else the future
   absl::flat_hash_map<std::string, size_t> newest;  // where in `tasks` the one of a key is
   bool urgent = false;
+  bool resting = false;  // after a step, unless something is urgent
   bool stopping = false;
   bool stopped = false;
   EngineLoopStats stats;

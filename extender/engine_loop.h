@@ -1,9 +1,9 @@
 // The engine's thread: the only one that touches the engine.
 //
 // Others post tasks. The loop takes all that have come, runs them in order, and makes one step;
-// then it rests for twenty times as long as the step took (at most 50 ms), so that a storm of
+// then it rests for twenty times as long as the step took (at most 200 ms), so that a storm of
 // changes is taken together and costs a twentieth of a core, unless one step takes longer than
-// 2.5 ms: the API server that has to write what is decided may need the rest. A bind call, or
+// 10 ms: the API server that has to write what is decided may need the rest. A bind call, or
 // anything else posted as urgent, ends the rest.
 //
 // Posting never blocks, so that nobody who holds a lock, or on whom answers and leases wait, waits

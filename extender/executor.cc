@@ -134,8 +134,8 @@ struct Executor::Job {
   // Of what is being sent.
   int attempts = 0;
   absl::Time deadline;
-  absl::Time sent;  // the last attempt
-  kube::Backoff pauses{kPolicy.backoff};
+  absl::Time sent;                      // the last attempt
+  std::optional<kube::Backoff> pauses;  // once there has been one
   absl::StatusOr<kube::Response> last = absl::UnknownError("not sent yet");
 
   const kube::Request& request() const { return reading ? made->read_back : made->request; }
@@ -339,7 +339,8 @@ void Executor::State::GiveUp(const JobPointer& job) {
 bool Executor::State::PutOff(const JobPointer& job, const absl::StatusOr<kube::Response>& answer) {
   if (job->attempts >= kPolicy.max_attempts) return false;
   if (!kube::MayRetry(job->request(), kPolicy, answer)) return false;
-  absl::Duration pause = job->pauses.Next();
+  if (!job->pauses) job->pauses.emplace(kPolicy.backoff);
+  absl::Duration pause = job->pauses->Next();
   if (answer.ok() && answer->retry_after) pause = std::max(pause, *answer->retry_after);
   if (timer.Now() + pause >= job->deadline) return false;
   job->last = answer;
@@ -386,7 +387,7 @@ void Executor::State::Conclude(const JobPointer& job,
 void Executor::State::ReadBack(const JobPointer& job) {
   job->reading = true;
   job->attempts = 0;
-  job->pauses.Reset();
+  job->pauses.reset();
   job->last = absl::UnknownError("not sent yet");
   Send(job);
 }

@@ -3,11 +3,21 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "extender/cpu_time.h"
 #include "muster/v1/admission.pb.h"
 
 namespace muster::extender {
+namespace {
+
+// Between two times that lists are made; times what the last one took.
+constexpr int kRestPerLists = 50;
+constexpr absl::Duration kShortestRest = absl::Milliseconds(250);
+constexpr absl::Duration kLongestRest = absl::Seconds(5);
+
+}  // namespace
 
 Distributor::Distributor(StateStore* store, int niceness)
     : store_(store), thread_([this, niceness] { Run(niceness); }) {}
@@ -21,9 +31,9 @@ Distributor::~Distributor() {
   thread_.join();
 }
 
-void Distributor::Publish(std::vector<std::pair<coscheduling::GangKey, GangMessage>> gangs) {
+void Distributor::Publish(const std::vector<std::pair<coscheduling::GangKey, GangMessage>>& gangs) {
   const std::lock_guard lock(mutex_);
-  for (auto& [key, gang] : gangs) gangs_[key].swap(gang);
+  for (const auto& [key, gang] : gangs) gangs_[key] = gang;
   has_some_ = true;
   changed_.notify_one();
 }
@@ -57,29 +67,19 @@ void Distributor::Run(int niceness) {
 
 void Publisher::OnStep(const coscheduling::StepOutput& output, const coscheduling::Engine& engine,
                        absl::Time now) {
-  if (!output.changed_gangs.empty()) PublishGangs(output.changed_gangs, engine);
+  if (!output.changed_gangs.empty()) distributor_->Publish(output.changed_gangs);
   nodes_changed_ |= output.nodes_changed;
   queues_changed_ |= output.queues_changed;
   Flush(engine, now);
 }
 
-void Publisher::PublishGangs(const std::vector<coscheduling::GangKey>& keys,
-                             const coscheduling::Engine& engine) {
-  std::vector<std::pair<coscheduling::GangKey, GangMessage>> gangs;
-  gangs.reserve(keys.size());
-  for (const coscheduling::GangKey& key : keys) {
-    auto gang = std::make_shared<v1::Gang>();
-    if (!engine.Describe(key, gang.get())) gang = nullptr;
-    gangs.emplace_back(key, std::move(gang));
-  }
-  distributor_->Publish(std::move(gangs));
-}
-
 void Publisher::Flush(const coscheduling::Engine& engine, absl::Time now) {
   if (now < NextFlush()) return;
-  published_ = now;
+  const absl::Duration before = ThreadCpuTime();
   if (std::exchange(nodes_changed_, false)) PublishNodes(engine);
   if (std::exchange(queues_changed_, false)) PublishQueues(engine);
+  const absl::Duration rest = (ThreadCpuTime() - before) * kRestPerLists;
+  next_lists_ = now + std::clamp(rest, kShortestRest, kLongestRest);
 }
 
 void Publisher::PublishNodes(const coscheduling::Engine& engine) {
@@ -105,7 +105,7 @@ void Publisher::PublishQueues(const coscheduling::Engine& engine) {
 }
 
 absl::Time Publisher::NextFlush() const {
-  return nodes_changed_ || queues_changed_ ? published_ + list_interval_ : absl::InfiniteFuture();
+  return nodes_changed_ || queues_changed_ ? next_lists_ : absl::InfiniteFuture();
 }
 
 }  // namespace muster::extender

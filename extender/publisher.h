@@ -1,8 +1,8 @@
 // From the engine to those who ask: turns what changed in a step into published messages.
 //
 // Runs on the engine's thread. Gangs are published at once, each that changed; lists (one message
-// of all nodes, queues or flavors) at most once per interval, because thousands of nodes change
-// often.
+// of all nodes, queues or flavors) only so often that they cost a fiftieth of the thread, because
+// thousands of nodes change often.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class Distributor {
   Distributor& operator=(const Distributor&) = delete;
 
   // As StateStore::Publish, a little later. Thread-safe.
-  void Publish(std::vector<std::pair<coscheduling::GangKey, GangMessage>> gangs);
+  void Publish(const std::vector<std::pair<coscheduling::GangKey, GangMessage>>& gangs);
   void Publish(Listed kind, std::unique_ptr<const google::protobuf::Message> message);
 
  private:
@@ -52,9 +52,7 @@ class Distributor {
 
 class Publisher {
  public:
-  explicit Publisher(Distributor* distributor,
-                     absl::Duration list_interval = absl::Milliseconds(250))
-      : distributor_(distributor), list_interval_(list_interval) {}
+  explicit Publisher(Distributor* distributor) : distributor_(distributor) {}
 
   // After each step.
   void OnStep(const coscheduling::StepOutput& output, const coscheduling::Engine& engine,
@@ -65,16 +63,13 @@ class Publisher {
   absl::Time NextFlush() const;
 
  private:
-  void PublishGangs(const std::vector<coscheduling::GangKey>& keys,
-                    const coscheduling::Engine& engine);
   void PublishNodes(const coscheduling::Engine& engine);
   void PublishQueues(const coscheduling::Engine& engine);
 
   Distributor* const distributor_;
-  const absl::Duration list_interval_;
   bool nodes_changed_ = false;
   bool queues_changed_ = false;
-  absl::Time published_ = absl::InfinitePast();
+  absl::Time next_lists_ = absl::InfinitePast();
 };
 
 }  // namespace muster::extender

@@ -76,12 +76,11 @@ void Invariants::Note(const kube::Request& request) {
   disturbed_ |= absl::StrContains(request.path, "/pods/");
 }
 
-void Invariants::Show(const coscheduling::StepOutput& output, const Engine& engine) {
-  for (const GangKey& key : output.changed_gangs) {
+void Invariants::Show(const coscheduling::StepOutput& output) {
+  for (const auto& [key, gang] : output.changed_gangs) {
     touched_gangs_.insert(key.ToString());
-    v1::Gang gang;
-    if (engine.Describe(key, &gang)) {
-      shown_[key] = gang.SerializeAsString();
+    if (gang != nullptr) {
+      shown_[key] = gang->SerializeAsString();
     } else {
       shown_.erase(key);
     }

@@ -54,7 +54,7 @@ class Invariants {
   // A request of the world outside: a deleted or failed member excuses its gang from being whole.
   void Note(const kube::Request& request);
   // What queries are answered with from now on.
-  void Show(const coscheduling::StepOutput& output, const coscheduling::Engine& engine);
+  void Show(const coscheduling::StepOutput& output);
   // Muster was killed: queries are answered with nothing.
   void ForgetShown() {
     shown_.clear();

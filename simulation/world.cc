@@ -357,7 +357,7 @@ struct World::State : kube::simulators::ExtenderClient {
                                      note.gang.ToString(), v1::GangState_Name(note.state),
                                      v1::ReasonCode_Name(note.reason), note.message));
     }
-    invariants.Show(out, *engine);
+    invariants.Show(out);
     for (const coscheduling::NumberedAction& action : out.actions) CarryOut(action);
     return moved || !out.actions.empty() || !out.filter_answers.empty();
   }

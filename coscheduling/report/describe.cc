@@ -219,7 +219,7 @@ void Report::Describe(const Gang& gang, v1::Gang* out) const {
 void Report::Show(const Gang& gang) {
   Part& part = parts_[gang.id];
   if (!gang.ours) {
-    if (part.shown_digest != 0) changed_gangs_.insert(gang.key);
+    if (part.shown_digest != 0) changed_gangs_[gang.key] = nullptr;
     Unshow(gang.id, &part);
     return;
   }
@@ -236,7 +236,8 @@ void Report::Show(const Gang& gang) {
     const std::string& place = member.node().empty() ? member.planned_node() : member.node();
     if (part.shown_places.insert(place).second) shown_on_[place].insert(gang.id);
   }
-  changed_gangs_.insert(gang.key);
+  message.set_revision(part.revision);
+  changed_gangs_[gang.key] = std::make_shared<const v1::Gang>(message);
 }
 
 void Report::Unshow(GangId gang, Part* part) {

@@ -12,10 +12,12 @@ namespace {
 // PodGroup status is written at most this often per gang, except when the state changes.
 constexpr absl::Duration kStatusInterval = absl::Seconds(1);
 // A gang that fits at once passes through most states within moments. Events and status leave out
-// what stands for less than this; writing it would cost more than binding the gang.
+// what stands for less than this; writing it would cost more than binding the gang. Nor is it news
+// that a PodGroup is made before its pods.
 constexpr absl::Duration PassesFor(v1::GangState state, v1::ReasonCode code) {
-  const bool own = state == v1::READY || state == v1::BINDING || code == v1::RECORD_PENDING;
-  return absl::Seconds(own ? 10 : 1);
+  const bool usual = state == v1::READY || state == v1::BINDING || code == v1::RECORD_PENDING ||
+                     code == v1::MEMBERS_MISSING;
+  return absl::Seconds(usual ? 10 : 1);
 }
 
 // scheduler-plugins' words (apis/scheduling/v1alpha1/types.go v0.33.5).
@@ -250,7 +252,7 @@ void Report::Leave(const std::string& pod) {
 void Report::Forget(GangId gang, const GangKey& key) {
   if (Part* part = parts_.Find(gang)) Unshow(gang, part);
   parts_.Forget(gang);
-  changed_gangs_.insert(key);
+  changed_gangs_[key] = nullptr;
 }
 
 void Report::RetractAnswers() {
@@ -259,7 +261,9 @@ void Report::RetractAnswers() {
 }
 
 void Report::Fill(StepOutput* out) {
-  for (const GangKey& key : std::exchange(changed_gangs_, {})) out->changed_gangs.push_back(key);
+  for (auto& changed : std::exchange(changed_gangs_, {})) {
+    out->changed_gangs.push_back(std::move(changed));
+  }
   for (const std::string& uid : std::exchange(answers_changed_, {})) {
     const auto answer = answers_.find(uid);
     if (answer == answers_.end()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -159,7 +160,7 @@ class Report {
   absl::flat_hash_map<std::string, absl::Time> usable_since_;               // by node
   absl::flat_hash_map<std::string, FilterAnswer> answers_;                  // by pod
   std::set<std::string> answers_changed_;
-  std::set<GangKey> changed_gangs_;
+  std::map<GangKey, std::shared_ptr<const v1::Gang>> changed_gangs_;  // null: gone
   std::vector<DecisionNote> notes_;
   bool nodes_changed_ = false;
   uint64_t next_revision_ = 1;

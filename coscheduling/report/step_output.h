@@ -1,6 +1,7 @@
 // What one step of the engine puts out.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,10 @@
 #include "coscheduling/actions.h"
 #include "coscheduling/gang_key.h"
 #include "muster/v1/states.pb.h"
+
+namespace muster::v1 {
+class Gang;
+}
 
 namespace muster::coscheduling {
 
@@ -35,8 +40,8 @@ struct DecisionNote {
 
 struct StepOutput {
   std::vector<NumberedAction> actions;
-  // Gangs whose Describe() changed, or that are gone (Describe answers false).
-  std::vector<GangKey> changed_gangs;
+  // Gangs that are described otherwise than before, as Engine::Describe would now; null: gone.
+  std::vector<std::pair<GangKey, std::shared_ptr<const v1::Gang>>> changed_gangs;
   bool nodes_changed = false;
   bool queues_changed = false;
   // Pods whose filter answer changed; an empty optional removes it.
