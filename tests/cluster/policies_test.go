@@ -233,6 +233,10 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		{merge("pod/gated", `{"spec":{"activeDeadlineSeconds":1}}`), "spec: Muster's account"},
 		{merge("pod/gated", `{"spec":{"containers":[{"name":"c","image":"mine"}]}}`), "spec: Muster's account"},
 		{merge("pod/other", `{"metadata":{"annotations":{"muster.dev/wake":"1"}}}`), "spec.schedulerName"},
+		// Whatever comes with the gate's end is looked at as well.
+		{merge("pod/gated", `{"spec":{"schedulingGates":null,"activeDeadlineSeconds":1}}`), "spec: Muster's account"},
+		{merge("pod/gated", `{"metadata":{"annotations":{"mine":null}},"spec":{"schedulingGates":null}}`), "metadata.annotations"},
+		{merge("pod/gated", `{"metadata":{"labels":{"a":"b"}},"spec":{"schedulingGates":null}}`), "metadata.labels"},
 		{"delete pod/other --wait=false", "never deletes"},
 		{merge("job/job", `{"spec":{"parallelism":0}}`), "spec: Muster's account"},
 		{merge("job/job", `{"spec":{"template":{"spec":{"schedulingGates":[{"name":"a.b/c"}]}}}}`), "spec: Muster's account"},
@@ -269,6 +273,8 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 	// Of a pod's only what scheduling has to say.
 	for patch, refused := range map[string]bool{
 		`{"status":{"phase":"Failed"}}`:                                                                   true,
+		`{"status":{"nominatedNodeName":"n"}}`:                                                            false,
+		`{"status":{"nominatedNodeName":"n","phase":"Failed"}}`:                                           true,
 		`{"metadata":{"annotations":{"muster.dev/wake":"2"}}}`:                                            true,
 		`{"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]}}`: false,
 	} {
