@@ -226,6 +226,10 @@ func raceRaw(ctx context.Context, c *cluster, one contender, l load, mode string
 		return r, err
 	}
 	defer func() { err = errors.Join(err, c.clearAway(ctx, namespace)) }()
+	// Nobody waits for what it brings, but schedulers race with it open.
+	if _, err := c.watchBound(watching, namespace, l); err != nil {
+		return r, err
+	}
 	pods := make(chan created, l.pods())
 	r = result{row: one.name, load: l, mode: mode, workers: workers}
 	before := c.plane.CPU()
