@@ -14,8 +14,8 @@ namespace {
 
 // Between two times that lists are made; times what the last one took.
 constexpr int kRestPerLists = 50;
-constexpr absl::Duration kShortestRest = absl::Milliseconds(250);
-constexpr absl::Duration kLongestRest = absl::Seconds(5);
+constexpr absl::Duration kShortestListRest = absl::Milliseconds(250);
+constexpr absl::Duration kLongestListRest = absl::Seconds(5);
 
 }  // namespace
 
@@ -79,7 +79,7 @@ void Publisher::Flush(const coscheduling::Engine& engine, absl::Time now) {
   if (std::exchange(nodes_changed_, false)) PublishNodes(engine);
   if (std::exchange(queues_changed_, false)) PublishQueues(engine);
   const absl::Duration rest = (ThreadCpuTime() - before) * kRestPerLists;
-  next_lists_ = now + std::clamp(rest, kShortestRest, kLongestRest);
+  next_lists_ = now + std::clamp(rest, kShortestListRest, kLongestListRest);
 }
 
 void Publisher::PublishNodes(const coscheduling::Engine& engine) {
