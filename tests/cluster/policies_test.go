@@ -219,6 +219,12 @@ kind: Pod
 metadata: {name: %s, namespace: kube-system}
 spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 `
+	mustKubectl(t, "create", "--namespace="+c.Namespace, "--filename="+c.write("twice.yaml", `
+apiVersion: v1
+kind: Pod
+metadata: {name: twice}
+spec: {schedulerName: coscheduling, schedulingGates: [{name: a.b/c}], containers: [{name: c, image: i}]}
+`))
 	name := c.Namespace
 	mustApply(t, fmt.Sprintf(system, name))
 	c.Cleanup(func() {
@@ -237,6 +243,8 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		{merge("pod/gated", `{"spec":{"schedulingGates":null,"activeDeadlineSeconds":1}}`), "spec: Muster's account"},
 		{merge("pod/gated", `{"metadata":{"annotations":{"mine":null}},"spec":{"schedulingGates":null}}`), "metadata.annotations"},
 		{merge("pod/gated", `{"metadata":{"labels":{"a":"b"}},"spec":{"schedulingGates":null}}`), "metadata.labels"},
+		{merge("pod/twice", `{"spec":{"schedulingGates":null}}`), "spec.schedulingGates"},
+		{merge("pod/twice", `{"spec":{"schedulingGates":[{"name":"muster.dev/admission"}]}}`), "spec.schedulingGates"},
 		{"delete pod/other --wait=false", "never deletes"},
 		{merge("job/job", `{"spec":{"parallelism":0}}`), "spec: Muster's account"},
 		{merge("job/job", `{"spec":{"template":{"spec":{"schedulingGates":[{"name":"a.b/c"}]}}}}`), "spec: Muster's account"},
@@ -253,6 +261,7 @@ spec: {nodeSelector: {none: none}, containers: [{name: c, image: i}]}
 		{merge("pod/gated", `{"metadata":{"annotations":{"muster.dev/wake":"1"}}}`), ""},
 		{merge("pod/gated", `{"spec":{"nodeSelector":{"a":"b"}}}`), ""},
 		{merge("pod/gated", `{"spec":{"schedulingGates":null}}`), ""},
+		{merge("pod/twice", `{"spec":{"schedulingGates":[{"name":"a.b/c"}]}}`), ""},
 		{merge("podgroup/group", `{"metadata":{"annotations":{"muster.dev/admission":"{}"}},"spec":{"minMember":2}}`), ""},
 		{merge("job/job", `{"metadata":{"annotations":{"muster.dev/flavors-tried":"{}"}},"spec":{"suspend":false,"template":{"metadata":{"labels":{"a":"b"}},"spec":{"nodeSelector":{"a":"b"}}}}}`), ""},
 		{merge("node/"+node, `{"metadata":{"annotations":{"muster.dev/holds":"{}","karpenter.sh/do-not-disrupt":"true"}},"spec":{"taints":[{"key":"muster.dev/suspect","effect":"NoSchedule"}]}}`), ""},
